@@ -1,0 +1,16 @@
+"""The command group; each command has a module of its own."""
+
+from __future__ import annotations
+
+import click
+
+from hicache_nsa.cli.demo_command import demo
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="hicache-nsa", prog_name="hicache")
+def hicache() -> None:
+    """Host-memory KV cache tier for LLM engines with sparse attention."""
+
+
+hicache.add_command(demo)

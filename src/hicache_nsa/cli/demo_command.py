@@ -1,0 +1,140 @@
+"""``hicache demo``: few-shot questions answered cold, warm, and again after a flush."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from hicache_nsa.cli.json_output import JsonTarget, write_json
+from hicache_nsa.demo.prompts import DEFAULT_QUESTIONS, DEFAULT_SHOTS, PromptPlan, PromptsError
+from hicache_nsa.demo.settings import DemoSettings
+from hicache_nsa.demo.tokenizers import TokenizerError
+
+EXTRA_MODULES = {"torch", "rich", "tokenizers"}
+
+
+@click.command()
+@click.option(
+    "--prompts",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help='JSON lines with "question" and, for the shots, "answer".  [default: generated problems]',
+)
+@click.option(
+    "--questions",
+    type=click.IntRange(min=1),
+    help=f"Questions to ask.  [default: {DEFAULT_QUESTIONS}]",
+)
+@click.option(
+    "--shots",
+    type=click.IntRange(min=0),
+    default=DEFAULT_SHOTS,
+    show_default=True,
+    help="Worked examples before each question.",
+)
+@click.option("--own-shots", is_flag=True, help="Other examples for each question: nothing shared.")
+@click.option(
+    "--tokenizer",
+    metavar="bytes|deepseek|PATH",
+    help="PATH: a tokenizer.json.  [default: deepseek where it is installed, else bytes]",
+)
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(min=1),
+    default=DemoSettings.max_new_tokens,
+    show_default=True,
+    help="Tokens generated for each question.",
+)
+@click.option(
+    "--layers",
+    type=click.IntRange(min=1),
+    default=DemoSettings.layers,
+    show_default=True,
+    help="Layers of the model.",
+)
+@click.option(
+    "--kv-dtype",
+    type=click.Choice(["fp8_ds_mla", "bf16", "fp8", "fp32"]),
+    default=DemoSettings.kv_dtype,
+    show_default=True,
+    help="Format of the latent rows.",
+)
+@click.option(
+    "--layout",
+    type=click.Choice(["layer_first", "page_first", "page_first_direct"]),
+    default=DemoSettings.layout,
+    show_default=True,
+    help="Order of the host pool.",
+)
+@click.option(
+    "--device-pages",
+    type=click.IntRange(min=1),
+    help="Pages of the device pool.  [default: all that the prompts need]",
+)
+@click.option(
+    "--host-size",
+    metavar="SIZE",
+    help='Size of the host pool, as "512MiB".  [default: all that the prompts need]',
+)
+@click.option(
+    "--device",
+    type=click.Choice(["cpu", "cuda"]),
+    default=DemoSettings.device,
+    show_default=True,
+)
+@click.option(
+    "--seed", type=int, default=DemoSettings.seed, show_default=True, help="Of the weights."
+)
+@click.option(
+    "--threads", type=click.IntRange(min=1), help="Compute threads.  [default: torch's choice]"
+)
+@click.option(
+    "--json", "json_target", type=JsonTarget(), metavar="OUT", help="Write JSON; - is stdout."
+)
+def demo(
+    prompts: Path | None,
+    questions: int | None,
+    shots: int,
+    own_shots: bool,
+    json_target: str | None,
+    threads: int | None,
+    **options: object,
+) -> None:
+    """Answer few-shot questions three times and show what the host tier brings back.
+
+    A small sparse-attention model (random weights, real arithmetic, paged latent and indexer pools)
+    answers every question cold, again on the warm device cache, and again after reset(): the device
+    cache is flushed, the host copies stay. Exit code 1 if an output or a byte differs.
+    """
+    plan = PromptPlan(shots, questions, own_shots, prompts)
+    settings = DemoSettings(plan=plan, threads=threads or 0, **options)  # type: ignore[arg-type]
+    if settings.device == "cuda":
+        raise click.ClickException(
+            "the CUDA engine is not part of this version: run with --device cpu"
+        )
+    try:
+        passed = _run(settings, json_target)
+    except (PromptsError, TokenizerError) as error:
+        raise click.UsageError(str(error)) from error
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRA_MODULES:
+            raise
+        raise click.ClickException(
+            f"the demo needs {error.name}: pip install 'hicache-nsa[demo]'"
+        ) from error
+    sys.exit(0 if passed else 1)
+
+
+def _run(settings: DemoSettings, json_target: str | None) -> bool:
+    from hicache_nsa.cli.progress import progress_bar
+    from hicache_nsa.demo.runner import Demo
+    from hicache_nsa.demo.table import print_result
+
+    with Demo(settings) as prepared, progress_bar(prepared.steps) as step:
+        result = prepared.run(step)
+    if json_target != "-":
+        print_result(result)
+    if json_target is not None:
+        write_json(json_target, result.to_json())
+    return result.passed

@@ -1,0 +1,131 @@
+"""The three runs: cold, on the warm device, and after a flush that keeps the host copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from types import TracebackType
+
+import torch
+
+from hicache_nsa import HiCache, formats
+from hicache_nsa.demo.digests import PageDigests
+from hicache_nsa.demo.engine import Engine
+from hicache_nsa.demo.prompts import build_prompts
+from hicache_nsa.demo.results import DemoResult, Run
+from hicache_nsa.demo.settings import DemoSettings
+from hicache_nsa.demo.sizing import PageDemand, page_demand
+from hicache_nsa.demo.tokenizers import open_tokenizer
+from hicache_nsa.reference import DsaConfig, ReferenceModel, allocate_pools, random_weights
+from hicache_nsa.sizes import format_size
+
+GARBAGE = 0xEE
+RUNS = ("cold", "device", "after_flush")
+
+
+class Demo:
+    """Prompts, model, pools and cache of one demo. Use as a context manager, run once.
+
+    Raises PromptsError or TokenizerError for input that cannot be used and ValueError for a size
+    that does not parse.
+    """
+
+    def __init__(self, settings: DemoSettings) -> None:
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
+        tokenizer = open_tokenizer(settings.tokenizer)
+        self._settings = replace(settings, tokenizer=tokenizer.name)
+        self._prompts = [tokenizer.encode(text) for text in build_prompts(settings.plan)]
+        config = DsaConfig.demo(
+            tokenizer.vocab_size,
+            num_layers=settings.layers,
+            kv_dtype=settings.kv_dtype,
+            page_size=settings.page_size,
+        )
+        demand = page_demand(self._prompts, settings.page_size, settings.max_new_tokens)
+        self._pools = allocate_pools(config, settings.device_pages or demand.device)
+        self._cache = HiCache(
+            formats.dsa(settings.layers, kv_dtype=settings.kv_dtype, page_size=settings.page_size),
+            device_buffers=self._pools,
+            host_pages=demand.cached if settings.host_size is None else None,
+            host_size=settings.host_size,
+            layout=settings.layout,
+        )
+        self._digests = PageDigests(self._pools, settings.page_size)
+        self._engine = Engine(
+            ReferenceModel(config, random_weights(config, settings.seed)),
+            self._pools,
+            self._cache,
+            self._digests,
+            settings.max_new_tokens,
+        )
+        self._sizing = _explain_pools(self._cache, demand)
+
+    @property
+    def steps(self) -> int:
+        """Requests of all runs."""
+        return len(RUNS) * len(self._prompts)
+
+    def run(
+        self,
+        step: Callable[[str], None] = lambda label: None,
+        corrupt: Callable[[HiCache], None] | None = None,
+    ) -> DemoResult:
+        """Do the three runs; call ``step`` with the run's name after each request.
+
+        ``corrupt`` is called between the flush and the last run (for tests of the proof itself).
+        ^C ends the demo early: the result covers what was done.
+        """
+        result = DemoResult(asdict(self._settings), self._sizing)
+        try:
+            for name in RUNS:
+                if name == "after_flush":
+                    self._flush()
+                    if corrupt is not None:
+                        corrupt(self._cache)
+                self._answer_all(result, name, step)
+        except KeyboardInterrupt:
+            result.interrupted = True
+        result.pages_compared = self._digests.pages_compared
+        result.digests_compared = self._digests.digests_compared
+        result.mismatches = tuple(self._digests.mismatches)
+        return result
+
+    def _answer_all(self, result: DemoResult, name: str, step: Callable[[str], None]) -> None:
+        run = Run(name)
+        result.runs.append(run)
+        for prompt in self._prompts:
+            run.answers.append(self._engine.answer(prompt))
+            step(name)
+        self._cache.drain()
+        self._cache.check()
+
+    def _flush(self) -> None:
+        """Flush, then fill the device memory with garbage: what is right afterwards came back."""
+        self._cache.reset()
+        for tensors in self._pools.values():
+            for tensor in tensors:
+                tensor.fill_(GARBAGE)
+
+    def __enter__(self) -> Demo:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._cache.close()
+
+
+def _explain_pools(cache: HiCache, demand: PageDemand) -> str:
+    """One line on the two pools and what the prompts need of them."""
+    stats, page_bytes = cache.stats(), cache.format.page_bytes
+    device, host = stats.device.total_pages, stats.host.total_pages
+    return (
+        f"Pages of {cache.format.page_size} tokens, {format_size(page_bytes)} each: "
+        f"device pool {device:,} ({format_size(device * page_bytes)}; the prompts need "
+        f"{demand.device:,}), host pool {host:,} ({format_size(host * page_bytes)}; "
+        f"{demand.cached:,} needed)."
+    )

@@ -1,0 +1,81 @@
+"""The result for people: one table and what follows from it."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from hicache_nsa.demo.results import DemoResult, Run
+
+COLUMNS = (
+    *("prompt\ntokens", "device\nhit", "host\nhit", "computed", "device\nrate", "host\nrate"),
+    *("seconds", "tokens/s", "TTFT\np50", "same\noutput"),
+)
+PLAIN_WIDTH = 100  # where stdout is not a terminal
+
+
+def print_result(result: DemoResult) -> None:
+    """Print to stdout. Lines that are not part of the table are printed unwrapped."""
+    console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console = Console(highlight=False, soft_wrap=True, width=PLAIN_WIDTH)
+    console.print(result.sizing)
+    if result.runs:
+        console.print(_table(result), soft_wrap=False)
+    for line in _conclusions(result):
+        console.print(line)
+
+
+def _table(result: DemoResult) -> Table:
+    table = Table(pad_edge=False, collapse_padding=True)
+    table.add_column("run", no_wrap=True)
+    for heading in COLUMNS:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for run in result.runs:
+        table.add_row(run.name, *_cells(run, result.runs[0]))
+    return table
+
+
+def _cells(run: Run, cold: Run) -> tuple[str, ...]:
+    total = max(run.prompt_tokens, 1)
+    done = run.prompt_tokens + run.generated_tokens
+    return (
+        f"{run.prompt_tokens:,}",
+        f"{run.device_hit_tokens:,}",
+        f"{run.host_hit_tokens:,}",
+        f"{run.computed_tokens:,}",
+        f"{run.device_hit_tokens / total:.1%}",
+        f"{run.host_hit_tokens / total:.1%}",
+        f"{run.seconds:.2f}",
+        f"{done / run.seconds:,.0f}" if run.seconds else "-",
+        _milliseconds(run.ttft_ms_p50),
+        "-" if run is cold else "yes" if run.same_outputs(cold) else "NO",
+    )
+
+
+def _conclusions(result: DemoResult) -> list[str]:
+    lines = []
+    if result.runs and result.runs[-1].answers:
+        firsts = [f"{run.name} {_milliseconds(run.ttft_ms_first)}" for run in result.runs]
+        lines.append(f"First question's time to first token: {', '.join(firsts)}.")
+    if result.mismatches:
+        found = result.mismatches[0]
+        lines.append(
+            f"BYTES DIFFER: {len(result.mismatches):,} of {result.digests_compared:,} digests of "
+            f"pages that came back; first: buffer {found.buffer}, layer {found.layer}, "
+            f"page at token {found.first_token}."
+        )
+    elif result.pages_compared:
+        lines.append(
+            f"{result.pages_compared:,} pages came back from host memory; all "
+            f"{result.digests_compared:,} digests, one a page, layer and buffer, are as computed."
+        )
+    if not result.outputs_identical:
+        lines.append("OUTPUTS DIFFER from the cold run's.")
+    if result.interrupted:
+        lines.append("Interrupted: the figures cover what was done until then.")
+    return lines
+
+
+def _milliseconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f} ms"

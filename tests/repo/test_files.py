@@ -1,0 +1,43 @@
+import re
+from pathlib import Path
+
+from layout import ROOT, text_files
+
+CODE = {".py", ".cpp", ".hpp", ".h", ".cu", ".cuh"}
+MOST_LINES = 400
+# Put together here so that this file does not name them itself.
+MACHINE = [r"/(work|farm)" + "/", "/ro" + "ot/", "/ho" + "me/", "/tm" + "p/"]
+HOSTS = ["pypi" + r"\.org", "python" + "hosted", r"registry\.npm" + "js", r"deb\.deb" + "ian"]
+LEFT_OVER = ["TO" + "DO", "FIX" + "ME", "XX" + "X", "NotImplemented" + "Error"]
+
+
+def lines_with(patterns: list[str], files: list[Path]) -> list[str]:
+    wanted = re.compile("|".join(patterns))
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in files
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if wanted.search(line)
+    ]
+
+
+def test_files_are_found() -> None:
+    names = {str(path.relative_to(ROOT)) for path in text_files()}
+    assert {"README.md", "Makefile", "src/hicache_nsa/errors.py", "cpp/CMakeLists.txt"} <= names
+
+
+def test_no_file_is_too_long() -> None:
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
+        for path in text_files()
+        if path.suffix in CODE
+    }
+    assert {name: n for name, n in lengths.items() if n > MOST_LINES} == {}
+
+
+def test_no_machine_paths_and_no_registry_hosts() -> None:
+    assert lines_with(MACHINE + HOSTS, text_files()) == []
+
+
+def test_nothing_is_left_to_do() -> None:
+    assert lines_with(LEFT_OVER, [path for path in text_files() if path.suffix in CODE]) == []

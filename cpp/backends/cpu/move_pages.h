@@ -1,0 +1,16 @@
+// The innermost step of the CPU backend: bytes of neighbouring pages, one segment of one layer.
+#pragma once
+
+#include <cstddef>
+
+#include "transfer/copy_geometry.h"
+#include "transfer/copy_plan.h"
+#include "transfer/direction.h"
+
+namespace hicache {
+
+// Copies the run's pages in as few blocks as the two sides allow: one for the run, one a page, or
+// one a row. host: first byte of the host pool. Requires: the two sides do not overlap.
+void move_pages(Direction direction, const Segment& segment, PageRun run, std::byte* host);
+
+}  // namespace hicache

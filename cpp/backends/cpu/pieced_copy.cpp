@@ -1,0 +1,50 @@
+#include "backends/cpu/pieced_copy.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/cpu/move_pages.h"
+
+namespace hicache {
+
+PiecedCopy::PiecedCopy(std::shared_ptr<CopyJob> job, int64_t pages_per_piece)
+    : job_(std::move(job)),
+      pages_per_piece_(pages_per_piece),
+      pieces_per_layer_((job_->order().plan.num_pages() + pages_per_piece - 1) / pages_per_piece),
+      pieces_(pieces_per_layer_ * static_cast<int64_t>(job_->order().layers.size())),
+      missing_(pieces_),
+      missing_of_layer_(new std::atomic<int64_t>[job_->order().layers.size()]) {
+    for (size_t i = 0; i < job_->order().layers.size(); ++i)
+        missing_of_layer_[i] = pieces_per_layer_;
+}
+
+void PiecedCopy::copy_piece(int64_t piece, const CopyGeometry& geometry, std::byte* host) const {
+    const CopyOrder& order = job_->order();
+    const int layer = order.layers[static_cast<size_t>(piece / pieces_per_layer_)];
+    const int64_t begin = piece % pieces_per_layer_ * pages_per_piece_;
+    const int64_t end = std::min(begin + pages_per_piece_, order.plan.num_pages());
+    order.plan.visit_pages(begin, end, [&](PageRun run) {
+        for (const Segment& segment : geometry.segments(layer)) {
+            move_pages(order.direction, segment, run, host);
+        }
+    });
+}
+
+bool PiecedCopy::work(const CopyGeometry& geometry, std::byte* host) {
+    bool copied_last = false;
+    for (;;) {
+        const int64_t piece = next_.fetch_add(1, std::memory_order_relaxed);
+        if (piece >= pieces_) return copied_last;
+        copy_piece(piece, geometry, host);
+        // The releases of all workers and the acquire of the last one order the bytes before the
+        // report.
+        const int64_t position = piece / pieces_per_layer_;
+        if (missing_of_layer_[position].fetch_sub(1, std::memory_order_acq_rel) == 1 &&
+            !job_->order().fails) {
+            job_->layer_landed(static_cast<int>(position));
+        }
+        copied_last |= missing_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+    }
+}
+
+}  // namespace hicache

@@ -1,0 +1,53 @@
+#include <nanobind/stl/optional.h>
+
+#include <optional>
+
+#include "bindings/bindings.h"
+#include "core/page_allocator.h"
+
+namespace hicache::bindings {
+
+using namespace nb::literals;
+
+void bind_allocator(nb::module_& m) {
+    nb::class_<PageAllocator>(m, "PageAllocator", "Hands out the pages of one pool.")
+        .def(
+            "__init__",
+            [](PageAllocator* self, int64_t num_pages, const PageArray& reserved) {
+                new (self) PageAllocator(num_pages, items(reserved));
+            },
+            "num_pages"_a, "reserved"_a.noconvert(),
+            "reserved: page ids that are never handed out.")
+        .def_prop_ro("num_pages", &PageAllocator::num_pages, "Pages, reserved ones included.")
+        .def_prop_ro("total_pages", &PageAllocator::total_pages, "Pages that can be handed out.")
+        .def_prop_ro("free_pages", &PageAllocator::free_pages)
+        .def_prop_ro("num_extents", &PageAllocator::num_extents,
+                     "Maximal runs of neighbouring free pages.")
+        .def_prop_ro("largest_extent", &PageAllocator::largest_extent, "Pages of the longest run.")
+        .def(
+            "allocate",
+            [](PageAllocator& self, int64_t n) -> std::optional<Int64Result> {
+                auto pages = self.allocate(n);
+                if (!pages) return std::nullopt;
+                return int64_result(std::move(*pages));
+            },
+            "n"_a, nb::rv_policy::copy,
+            "n page ids, ascending and in as few runs of neighbours as possible; None if fewer are "
+            "free.")
+        .def(
+            "free", [](PageAllocator& self, const PageArray& pages) { self.free(items(pages)); },
+            "pages"_a.noconvert(),
+            "Gives pages back, in any order. ValueError, nothing freed: a page that is out of "
+            "range, "
+            "reserved, free already or twice in the list.")
+        .def(
+            "is_allocated",
+            [](const PageAllocator& self, const PageArray& pages) {
+                return self.is_allocated(items(pages));
+            },
+            "pages"_a.noconvert(), "Whether every page is allocated.")
+        .def("check", &PageAllocator::check,
+             "RuntimeError with both sides of an equation that does not hold.");
+}
+
+}  // namespace hicache::bindings

@@ -1,0 +1,28 @@
+#include <nanobind/stl/optional.h>
+
+#include "bindings/bindings.h"
+#include "core/timeline.h"
+
+namespace hicache::bindings {
+
+using namespace nb::literals;
+
+void bind_streams(nb::module_& m) {
+    nb::class_<Fence>(m, "Fence", "Everything submitted to a timeline so far.")
+        .def("done", &Fence::done, "Whether all of it is complete.")
+        .def(
+            "wait",
+            [](const Fence& self, Timeout timeout) {
+                return wait_interruptibly(timeout, [&](double s) { return self.wait(s); });
+            },
+            "timeout"_a = nb::none(), "Waits for done(); seconds, False at the limit.");
+
+    nb::class_<Timeline>(m, "Timeline", "A stream's clock on the CPU backend.")
+        .def(nb::init<>())
+        .def("submit", &Timeline::submit, "Announces work; returns the value to complete later.")
+        .def("complete", &Timeline::complete, "value"_a,
+             "All work up to value is complete. ValueError: never submitted, or complete already.")
+        .def("fence", &Timeline::fence, "A fence behind everything submitted so far.");
+}
+
+}  // namespace hicache::bindings

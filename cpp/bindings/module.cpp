@@ -1,0 +1,34 @@
+#include <nanobind/stl/string.h>
+
+#include "backends/cuda/cuda_backend.h"
+#include "bindings/bindings.h"
+#include "core/host_memory.h"
+
+namespace hicache::bindings {
+namespace {
+
+nb::dict build_info() {
+    nb::dict info;
+    info["version"] = HICACHE_VERSION;
+    info["debug"] = HostMemory::guarded();
+    info["cuda"] = kCudaBackendBuilt;
+    info["nanobind"] = HICACHE_NANOBIND_MODE;
+    info["compiler"] = __VERSION__;
+    return info;
+}
+
+}  // namespace
+}  // namespace hicache::bindings
+
+NB_MODULE(_core, m) {
+    using namespace hicache::bindings;
+    m.doc() = "C++ core of hicache_nsa: formats, host memory, pages, tokens and transfers.";
+    m.def("build_info", &build_info, nb::sig("def build_info() -> dict[str, str | bool]"),
+          "What this build holds: version, debug, cuda, nanobind ('split' or 'linked'), compiler.");
+    bind_formats(m);
+    bind_memory(m);
+    bind_allocator(m);
+    bind_tokens(m);
+    bind_streams(m);
+    bind_transfer(m);
+}

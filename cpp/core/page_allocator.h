@@ -1,0 +1,64 @@
+// Hands out the pages of one pool.
+//
+// Every page is free, allocated or reserved (never handed out). free + allocated + reserved =
+// num_pages after every call. A failed call changes nothing.
+//
+// Not thread-safe; callers serialise (the Python bindings hold the GIL).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/free_extents.h"
+#include "core/lazy_array.h"
+
+namespace hicache {
+
+class PageAllocator {
+  public:
+    // reserved: page ids that are never handed out.
+    // Throws: std::invalid_argument for a size outside [0, 2^32 - 2], a reserved page out of range
+    // or named twice; std::bad_alloc.
+    PageAllocator(int64_t num_pages, std::span<const int64_t> reserved);
+
+    [[nodiscard]] int64_t num_pages() const { return num_pages_; }
+    [[nodiscard]] int64_t total_pages() const { return num_pages_ - num_reserved_; }
+    [[nodiscard]] int64_t free_pages() const { return extents_.pages(); }
+    [[nodiscard]] int64_t num_extents() const { return extents_.count(); }
+    [[nodiscard]] int64_t largest_extent() const { return extents_.largest(); }
+
+    // n page ids, ascending: one extent of neighbours (best fit) where there is one that is long
+    // enough, else as few extents as possible. nullopt: fewer than n pages are free.
+    // Throws: std::invalid_argument for n < 0.
+    [[nodiscard]] std::optional<std::vector<int64_t>> allocate(int64_t n);
+
+    // Gives pages back, in any order.
+    // Throws: std::invalid_argument that names the page: out of range, reserved, not allocated, or
+    // twice in the list.
+    void free(std::span<const int64_t> pages);
+
+    // Whether every page is allocated; false for ids out of range.
+    [[nodiscard]] bool is_allocated(std::span<const int64_t> pages) const;
+
+    // Throws: std::runtime_error with both sides of the broken equation.
+    void check() const;
+
+  private:
+    [[nodiscard]] bool in_range(int64_t page) const { return page >= 0 && page < num_pages_; }
+    [[nodiscard]] bool is_reserved(int64_t page) const {
+        return reserved_[page >> 6] >> (page & 63) & 1;
+    }
+    bool mark(int64_t page);
+    void unmark(std::span<const int64_t> pages);
+    [[noreturn]] void reject(std::span<const int64_t> pages, size_t at) const;
+
+    int64_t num_pages_;
+    int64_t num_reserved_ = 0;
+    LazyArray<uint64_t> reserved_;  // bit a page
+    LazyArray<uint64_t> marked_;    // bit a page: seen in the list of the call in progress
+    FreeExtents extents_;
+};
+
+}  // namespace hicache

@@ -1,0 +1,64 @@
+#include "core/timeline.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include "core/errors.h"
+#include "core/process.h"
+#include "core/waiting.h"
+
+namespace hicache {
+
+struct Fence::Clock {
+    ProcessMark process;
+    std::mutex mutex;
+    std::condition_variable changed;
+    int64_t submitted = 0;
+    std::atomic<int64_t> completed{0};
+};
+
+Fence::Fence(std::shared_ptr<Clock> clock, int64_t value)
+    : clock_(std::move(clock)), value_(value) {}
+
+bool Fence::done() const {
+    return clock_->completed.load(std::memory_order_acquire) >= value_;
+}
+
+bool Fence::wait(Timeout timeout) const {
+    if (done()) return true;
+    clock_->process.require_same("fence");
+    std::unique_lock lock(clock_->mutex);
+    return wait_until_ready(clock_->changed, lock, timeout, [this] { return done(); });
+}
+
+Timeline::Timeline() : clock_(std::make_shared<Fence::Clock>()) {}
+
+int64_t Timeline::submit() {
+    clock_->process.require_same("timeline");
+    std::lock_guard lock(clock_->mutex);
+    return ++clock_->submitted;
+}
+
+void Timeline::complete(int64_t value) {
+    clock_->process.require_same("timeline");
+    {
+        std::lock_guard lock(clock_->mutex);
+        const int64_t completed = clock_->completed.load(std::memory_order_relaxed);
+        if (value <= completed || value > clock_->submitted) {
+            bad_argument("Cannot complete ", value, ": submitted up to ", clock_->submitted,
+                         ", complete up to ", completed, ".");
+        }
+        clock_->completed.store(value, std::memory_order_release);
+    }
+    clock_->changed.notify_all();
+}
+
+Fence Timeline::fence() const {
+    clock_->process.require_same("timeline");
+    std::lock_guard lock(clock_->mutex);
+    return {clock_, clock_->submitted};
+}
+
+}  // namespace hicache

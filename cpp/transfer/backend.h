@@ -1,0 +1,53 @@
+// What moves the bytes. One implementation a folder under backends/.
+//
+// The engine has validated and planned; a backend starts copies in the order they come in, one
+// direction independent of the other except where a job says it waits for a copy of the other.
+// Every method is thread-safe.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/host_memory.h"
+#include "transfer/copy_geometry.h"
+#include "transfer/copy_job.h"
+#include "transfer/direction.h"
+
+namespace hicache {
+
+class Backend {
+  public:
+    virtual ~Backend() = default;  // as close(0)
+
+    // Queues a copy. The backend calls the job's start(), layer_landed() and finish().
+    virtual void submit(std::shared_ptr<CopyJob> job) = 0;
+
+    // While a direction is held, its copies that have not started stay in flight. Counted.
+    virtual void hold(Direction direction) = 0;
+    // Throws: std::runtime_error if it is not held.
+    virtual void release(Direction direction) = 0;
+
+    // Opens the gates, finishes every copy and ends the threads. Copies whose fences do not
+    // complete within fence_seconds fail. Idempotent; submit() must not be called any more.
+    virtual void close(double fence_seconds) = 0;
+
+    // Throws: std::runtime_error with both sides of a broken equation.
+    virtual void check() const = 0;
+};
+
+struct BackendSetup {
+    std::shared_ptr<const CopyGeometry> geometry;
+    HostMemory host;
+    std::array<std::shared_ptr<const TransferCounters>, 2> counters;  // by direction, for check()
+    int64_t layer_bytes;  // of a page, the largest of its layers
+    int workers;          // threads a direction, 0 = the backend chooses
+};
+
+// device: "cpu", "cuda", "cuda:1", ...
+// Throws: std::runtime_error for a device this build or this machine has no backend for.
+[[nodiscard]] std::unique_ptr<Backend> create_backend(const std::string& device,
+                                                      BackendSetup setup);
+
+}  // namespace hicache

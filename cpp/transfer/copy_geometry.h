@@ -1,0 +1,45 @@
+// Addresses of both sides of a transfer: for each layer, which bytes of a page are copied as one.
+//
+// Buffers of a layer that lie side by side on the device as they do on the host are fused. Pure
+// arithmetic, immutable, so safe to share between threads.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/host_layout.h"
+#include "transfer/device_buffer.h"
+
+namespace hicache {
+
+// Bytes of a page of one layer that are contiguous on the host, and rows of them on the device.
+struct Segment {
+    int64_t host_base;    // offset of page 0 in the host pool
+    int64_t host_stride;  // from a page to the next
+    DeviceBuffer device;
+
+    [[nodiscard]] int64_t page_bytes() const { return device.page_bytes(); }
+    // Whether neighbouring pages are one block of bytes on both sides.
+    [[nodiscard]] bool contiguous() const {
+        return device.packed() && host_stride == page_bytes() && device.page_stride == page_bytes();
+    }
+};
+
+class CopyGeometry {
+  public:
+    // device_buffers: for each buffer of the format, for each of its layers.
+    // Throws: std::invalid_argument with the numbers for a wrong number of buffers, a page of a
+    // buffer that differs from the format's, or pages that overlap.
+    CopyGeometry(const HostLayout& layout, int64_t device_pages,
+                 const std::vector<DeviceBuffer>& device_buffers);
+
+    // Requires: 0 <= layer < num_layers.
+    [[nodiscard]] const std::vector<Segment>& segments(int layer) const { return layers_[layer]; }
+
+  private:
+    void add(int layer, const Segment& segment);
+
+    std::vector<std::vector<Segment>> layers_;
+};
+
+}  // namespace hicache

@@ -1,0 +1,101 @@
+#include "transfer/copy_job.h"
+
+#include <chrono>
+#include <utility>
+
+#include "core/errors.h"
+#include "core/waiting.h"
+
+namespace hicache {
+namespace {
+
+double now() {
+    const auto since = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration<double>(since).count();
+}
+
+}  // namespace
+
+CopyJob::CopyJob(CopyOrder order, int num_layers, std::shared_ptr<TransferCounters> counters)
+    : order_(std::move(order)),
+      counters_(std::move(counters)),
+      positions_(static_cast<size_t>(num_layers), -1),
+      landed_(order_.layers.size(), false) {
+    for (size_t i = 0; i < order_.layers.size(); ++i) {
+        positions_[static_cast<size_t>(order_.layers[i])] = static_cast<int>(i);
+    }
+}
+
+void CopyJob::start() {
+    std::lock_guard lock(mutex_);
+    started_ = now();
+}
+
+void CopyJob::layer_landed(int position) {
+    {
+        std::lock_guard lock(mutex_);
+        landed_[position] = true;
+        int reached = in_order_.load(std::memory_order_relaxed);
+        while (reached < static_cast<int>(landed_.size()) && landed_[reached])
+            ++reached;
+        in_order_.store(reached, std::memory_order_release);
+    }
+    changed_.notify_all();
+}
+
+void CopyJob::finish(std::optional<std::string> error, int64_t pages_copied) {
+    counters_->finished(error.has_value(), pages_copied, pages_copied * order_.page_bytes);
+    {
+        std::lock_guard lock(mutex_);
+        error_ = std::move(error);
+        pages_copied_ = pages_copied;
+        seconds_ = started_ > 0 ? now() - started_ : 0;
+        done_.store(true, std::memory_order_release);
+    }
+    changed_.notify_all();
+}
+
+std::optional<std::string> CopyJob::error() const {
+    return done() ? error_ : std::nullopt;  // no longer written once done
+}
+
+bool CopyJob::wait(Timeout timeout) {
+    if (done()) return true;
+    process_.require_same("ticket");
+    std::unique_lock lock(mutex_);
+    return wait_until_ready(changed_, lock, timeout, [this] { return done(); });
+}
+
+int CopyJob::position_of(int layer) const {
+    if (layer < 0 || layer >= static_cast<int>(positions_.size())) {
+        bad_argument("Layer ", layer, " is outside 0 to ", positions_.size() - 1, ".");
+    }
+    return positions_[static_cast<size_t>(layer)];
+}
+
+bool CopyJob::position_done(int position) const {
+    return position < in_order_.load(std::memory_order_acquire);
+}
+
+bool CopyJob::layer_done(int layer) const {
+    const int position = position_of(layer);
+    return position < 0 || position_done(position) || (done() && !error_);
+}
+
+bool CopyJob::wait_layer(int layer, Timeout timeout) {
+    const int position = position_of(layer);
+    if (position < 0 || position_done(position) || done()) return true;
+    process_.require_same("ticket");
+    std::unique_lock lock(mutex_);
+    return wait_until_ready(changed_, lock, timeout,
+                            [&] { return position_done(position) || done(); });
+}
+
+int64_t CopyJob::pages_copied() const {
+    return done() ? pages_copied_ : 0;
+}
+double CopyJob::seconds() const {
+    return done() ? seconds_ : 0;
+}
+
+}  // namespace hicache

@@ -1,0 +1,81 @@
+// One submitted copy: what is to be copied, fixed at submission, and how far it has come.
+//
+// A backend reads the first part and reports through layer_landed() and finish(); tickets read the
+// second part. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/process.h"
+#include "core/timeline.h"
+#include "transfer/copy_plan.h"
+#include "transfer/direction.h"
+#include "transfer/transfer_counters.h"
+
+namespace hicache {
+
+// What a copy is. Pages that a planned failure leaves out are not in the plan.
+struct CopyOrder {
+    Direction direction;
+    CopyPlan plan;
+    std::vector<int> layers;   // in the order they are to land
+    std::vector<Fence> after;  // work that has to be complete before a byte moves
+    int64_t pages;             // pages asked for
+    int64_t page_bytes;        // bytes of a page, over `layers`
+    bool fails;                // ends with an error once the plan is copied (fail_next)
+    int64_t sequence;          // number of the copy in its direction, from 1
+    int64_t wait_for;          // copy of the other direction that has to end first, 0 = none
+};
+
+class CopyJob {
+  public:
+    CopyJob(CopyOrder order, int num_layers, std::shared_ptr<TransferCounters> counters);
+
+    [[nodiscard]] const CopyOrder& order() const { return order_; }
+
+    // For the backend -----------------------------------------------------------------------------
+    void start();
+    // The bytes of order().layers[position] are in place. In any order, once each.
+    void layer_landed(int position);
+    // The copy has ended. error: why it failed. The counters change before anyone can see the end.
+    void finish(std::optional<std::string> error, int64_t pages_copied);
+
+    // For tickets
+    // -----------------------------------------------------------------------------------
+    [[nodiscard]] bool done() const { return done_.load(std::memory_order_acquire); }
+    [[nodiscard]] std::optional<std::string> error() const;
+    bool wait(Timeout timeout);
+    // Throws: std::invalid_argument for an unknown layer.
+    [[nodiscard]] bool layer_done(int layer) const;
+    bool wait_layer(int layer, Timeout timeout);
+    [[nodiscard]] int64_t pages_copied() const;
+    [[nodiscard]] double seconds() const;
+
+  private:
+    [[nodiscard]] int position_of(int layer) const;
+    [[nodiscard]] bool position_done(int position) const;
+
+    const CopyOrder order_;
+    const std::shared_ptr<TransferCounters> counters_;
+    const ProcessMark process_;
+    std::vector<int> positions_;  // by layer: place in order().layers, -1 = not part of the copy
+
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<bool> landed_;      // by position
+    std::atomic<int> in_order_{0};  // positions [0, in_order) have landed
+    std::atomic<bool> done_{false};
+    std::optional<std::string> error_;  // set before done
+    int64_t pages_copied_ = 0;
+    double started_ = 0;
+    double seconds_ = 0;
+};
+
+}  // namespace hicache

@@ -1,0 +1,23 @@
+#include "transfer/transfer_counters.h"
+
+namespace hicache {
+
+void TransferCounters::submitted(int64_t runs) {
+    std::lock_guard lock(mutex_);
+    ++totals_.submitted;
+    totals_.runs += runs;
+}
+
+void TransferCounters::finished(bool failed, int64_t pages, int64_t bytes) {
+    std::lock_guard lock(mutex_);
+    ++(failed ? totals_.failed : totals_.copies);
+    totals_.pages += pages;
+    totals_.bytes += bytes;
+}
+
+TransferTotals TransferCounters::totals() const {
+    std::lock_guard lock(mutex_);
+    return totals_;
+}
+
+}  // namespace hicache

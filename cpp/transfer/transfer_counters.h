@@ -1,0 +1,33 @@
+// Totals of one direction. They never fall.
+//
+// Thread-safe. submitted = copies + failed + in flight at any moment.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+namespace hicache {
+
+struct TransferTotals {
+    int64_t submitted = 0;  // copies handed in, empty ones included
+    int64_t copies = 0;     // copies that ended well
+    int64_t failed = 0;     // copies that ended with an error
+    int64_t pages = 0;      // whole pages copied, also before a failure
+    int64_t bytes = 0;      // their bytes
+    int64_t runs = 0;       // runs that the pages of the submitted copies were merged into
+
+    [[nodiscard]] int64_t in_flight() const { return submitted - copies - failed; }
+};
+
+class TransferCounters {
+  public:
+    void submitted(int64_t runs);
+    void finished(bool failed, int64_t pages, int64_t bytes);
+    [[nodiscard]] TransferTotals totals() const;
+
+  private:
+    mutable std::mutex mutex_;
+    TransferTotals totals_;
+};
+
+}  // namespace hicache

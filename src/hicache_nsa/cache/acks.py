@@ -1,0 +1,139 @@
+"""Taking in finished copies: the one place where the end of a copy changes the tree."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hicache_nsa.cache.copies import Load, Save
+from hicache_nsa.cache.inserting import drop_deferred, insert_deferred
+from hicache_nsa.cache.state import CacheState
+from hicache_nsa.tokens import NO_PAGES, PageIds
+from hicache_nsa.tree import Node, RadixTree
+
+
+def take_in(state: CacheState, *, limit: int | None = None, in_order: bool = False) -> int:
+    """Take in finished copies, each direction in the order of submission; returns how many.
+
+    in_order: one order over both directions, so that the same number taken in means the same
+    copies on every rank.
+    """
+    count = 0
+    while limit is None or count < limit:
+        load = state.loads[0] if state.loads else None
+        save = state.saves[0] if state.saves else None
+        if in_order and load is not None and save is not None:
+            if load.number < save.number:
+                save = None
+            else:
+                load = None
+        if load is not None and load.ticket.done():
+            finish_load(state, state.loads.popleft())
+        elif save is not None and save.ticket.done():
+            finish_save(state, state.saves.popleft())
+        else:
+            break
+        count += 1
+    return count
+
+
+def wait_for_all(state: CacheState) -> None:
+    """Wait for every copy in flight and take it in (new ones that this starts included)."""
+    while state.loads or state.saves:
+        for copy in (*state.loads, *state.saves):
+            copy.ticket.wait_end()
+        take_in(state)
+
+
+def finish_save(state: CacheState, save: Save) -> None:
+    """Publish the host copies of a save, or give its host pages back."""
+    tree = state.tree
+    failed = save.ticket.error is not None
+    published = 0
+    for node in save.nodes():
+        if node.save is save:
+            node.save = None
+        if failed:
+            continue
+        have = node.start + tree.host.count(node) * save.page_size
+        stop = min(node.end, save.end)
+        if have == max(node.start, save.start) < stop and _complete(tree, node, save.page_size):
+            pages = save.host_pages[save.slice(have, stop)]
+            tree.set_host(node, np.concatenate([node.host_pages, pages]))
+            published += len(pages)
+    state.host.free(save.host_pages[published:])
+    state.filling -= len(save.host_pages)
+    tree.unlock(save.node)
+    state.counters.failed_saves += failed
+    state.counters.saved_tokens += published * save.page_size
+    state.counters.saved_bytes += published * state.format.page_bytes
+
+
+def _complete(tree: RadixTree, node: Node, page_size: int) -> bool:
+    """Whether the parent's host copy has no gap before ``node``."""
+    parent = node.parent
+    assert parent is not None
+    return tree.host.count(parent) * page_size == len(parent.key)
+
+
+def finish_load(state: CacheState, load: Load) -> None:
+    """Publish the device pages of a load, or make its nodes what they were."""
+    load.acked = True
+    if load.ticket.error is not None:
+        state.counters.failed_loads += 1
+        load.failed = True
+        _orphan(state, load)
+    taken = np.zeros(len(load.device_pages), dtype=bool)
+    for node in load.nodes():
+        if node.load is load:
+            node.load = None
+        if not load.failed:
+            _land(state.tree, load, node, taken)
+    state.ledger.cache(load.device_pages[taken])
+    load.surplus = load.device_pages[~taken]
+    if load.users == 0:
+        release_surplus(state, load)
+    state.counters.load_back_tokens += int(taken.sum()) * load.page_size
+    state.counters.load_back_bytes += int(taken.sum()) * state.format.page_bytes
+    for record in load.waiting:
+        record.loads.discard(load)
+        if record.settled:
+            continue
+        if load.failed:
+            drop_deferred(state, record)
+        elif not record.loads:
+            insert_deferred(state, record)
+    load.waiting.clear()
+    state.tree.unlock(load.node)
+
+
+def release_surplus(state: CacheState, load: Load) -> None:
+    """The last user of a finished load is gone: free what the tree did not take."""
+    pages: PageIds = load.surplus
+    load.surplus = NO_PAGES
+    state.ledger.free(pages, None)
+
+
+def _land(
+    tree: RadixTree, load: Load, node: Node, taken: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> None:
+    """Extend the node's device pages by those of the load, unless an insert was there first."""
+    size = load.page_size
+    have = node.start + tree.device.count(node) * size
+    stop = min(node.end, load.end)
+    parent = node.parent
+    assert parent is not None
+    whole_above = tree.device.count(parent) * size == len(parent.key)
+    if load.start <= have < stop and whole_above:
+        part = load.slice(have, stop)
+        tree.set_device(node, np.concatenate([node.device_pages, load.device_pages[part]]))
+        taken[part] = True
+
+
+def _orphan(state: CacheState, failed: Load) -> None:
+    """Loads below a failed one have a gap before them: nobody joins them, nothing is kept."""
+    for load in state.loads:
+        if failed in load.above and not load.failed:
+            load.failed = True
+            for node in load.nodes():
+                if node.load is load:
+                    node.load = None

@@ -1,0 +1,61 @@
+"""``check()``: every equation that must hold between tree, ledger, pools and copies in flight."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hicache_nsa.cache.copies import Copy
+from hicache_nsa.cache.state import CacheState
+from hicache_nsa.errors import require, require_equal
+from hicache_nsa.stats import TierStats
+from hicache_nsa.tokens import NO_PAGES
+
+
+def device_stats(state: CacheState) -> TierStats:
+    """Device pages by state."""
+    pool, tier = state.ledger.pool, state.tree.device
+    owned = state.ledger.owned + state.ledger.held
+    return TierStats(pool.total_pages, pool.free_pages, tier.evictable, tier.locked, owned)
+
+
+def host_stats(state: CacheState) -> TierStats:
+    """Host pages by state."""
+    pool, tier = state.host, state.tree.host
+    return TierStats(pool.total_pages, pool.free_pages, tier.evictable, tier.locked, state.filling)
+
+
+def check(state: CacheState) -> None:
+    """Raise ``InvariantError`` with both sides of the first broken equation."""
+    state.tree.check()
+    state.ledger.pool.check()
+    state.host.check()
+    state.engine.check()
+    nodes = list(state.tree.nodes())
+    state.ledger.check(node.device_pages for node in nodes)
+    _check_host(state)
+    for name, tier in (("device", device_stats(state)), ("host", host_stats(state))):
+        parts = tier.free_pages + tier.evictable_pages + tier.locked_pages + tier.owned_pages
+        require_equal(f"{name} pages by state and in total", parts, tier.total_pages)
+    for copy in (*state.loads, *state.saves):
+        _check_copy(state, copy)
+    loads, saves = set(state.loads), set(state.saves)
+    for node in nodes:
+        require(node.load is None or node.load in loads, f"{node} names a load that is over")
+        require(node.save is None or node.save in saves, f"{node} names a save that is over")
+
+
+def _check_host(state: CacheState) -> None:
+    filling = [save.host_pages for save in state.saves]
+    cached = [node.host_pages for node in state.tree.nodes()]
+    used = np.concatenate([NO_PAGES, *filling, *cached])
+    require_equal("host pages in use, each once", len(np.unique(used)), len(used))
+    require_equal("host pages being filled", state.filling, sum(map(len, filling)))
+    require_equal("host pages in use", len(used), state.host.total_pages - state.host.free_pages)
+
+
+def _check_copy(state: CacheState, copy: Copy) -> None:
+    require(not copy.node.removed, f"a copy in flight lost its node {copy.node}")
+    for node in copy.nodes():
+        require(node.lock_ref > 0, f"{node} is not locked while a copy uses it")
+    covered = sum(min(n.end, copy.end) - max(n.start, copy.start) for n in copy.nodes())
+    require_equal("tokens under a copy in flight", covered, copy.end - copy.start)

@@ -1,0 +1,121 @@
+"""Copies in flight, as the cache remembers them: which positions of which path, which pages.
+
+They refer to positions of a prefix and to the deepest node of the range. Nodes may be split while
+the copy runs: the lower part stays the same object and everything else is found by climbing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hicache_nsa.tokens import PageIds
+from hicache_nsa.transfer import Ticket
+from hicache_nsa.tree import Node
+
+if TYPE_CHECKING:
+    from hicache_nsa.cache.deferred import DeferredInsert
+
+
+class Copy:
+    """Positions ``start .. end - 1`` of the path down to ``node``, page by page."""
+
+    __slots__ = (
+        "device_pages",
+        "end",
+        "host_pages",
+        "node",
+        "number",
+        "page_size",
+        "start",
+        "ticket",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        ticket: Ticket,
+        node: Node,
+        start: int,
+        device_pages: PageIds,
+        host_pages: PageIds,
+        page_size: int,
+    ) -> None:
+        self.number = number
+        self.ticket = ticket
+        self.node = node
+        self.start = start
+        self.end = start + len(device_pages) * page_size
+        self.device_pages = device_pages
+        self.host_pages = host_pages
+        self.page_size = page_size
+
+    def nodes(self) -> list[Node]:
+        """The nodes of the range as they are now, from the top."""
+        nodes: list[Node] = []
+        node = self.node
+        while node.parent is not None and node.end > self.start:
+            if node.start < self.end:
+                nodes.append(node)
+            node = node.parent
+        nodes.reverse()
+        return nodes
+
+    def slice(self, start: int, end: int) -> slice:
+        """Indices of the pages for positions ``start .. end - 1``."""
+        return slice(
+            (max(start, self.start) - self.start) // self.page_size,
+            (min(end, self.end) - self.start) // self.page_size,
+        )
+
+
+class Save(Copy):
+    """Device to host."""
+
+    __slots__ = ()
+
+
+class Load(Copy):
+    """Host to device.
+
+    above: loads in flight that bring earlier pages of the same prefix. If one of them fails, what
+        this one brings has a gap before it.
+    users: LoadBacks that have not been released.
+    acked, failed: taken in by ``poll``; and whether it (or one above it) failed.
+    surplus: pages that the tree did not take; freed at the last release.
+    waiting: inserts that stand behind this load.
+    """
+
+    __slots__ = ("above", "acked", "failed", "surplus", "users", "waiting")
+
+    def __init__(
+        self,
+        number: int,
+        ticket: Ticket,
+        node: Node,
+        start: int,
+        device_pages: PageIds,
+        host_pages: PageIds,
+        page_size: int,
+        above: tuple[Load, ...],
+    ) -> None:
+        super().__init__(number, ticket, node, start, device_pages, host_pages, page_size)
+        self.above = above
+        self.users = 0
+        self.acked = False
+        self.failed = False
+        self.surplus: PageIds = device_pages[:0]
+        self.waiting: list[DeferredInsert] = []
+
+    @property
+    def landed(self) -> bool:
+        """Taken in, and its bytes are right."""
+        return self.acked and not self.failed
+
+    def pages_of(self, start: int, end: int) -> PageIds:
+        """Device pages for positions ``start .. end - 1``."""
+        return self.device_pages[self.slice(start, end)]
+
+    def page_at(self, position: int) -> int:
+        """Device page for whole page ``position`` of the prefix; -1 outside the range."""
+        index = position - self.start // self.page_size
+        return int(self.device_pages[index]) if 0 <= index < len(self.device_pages) else -1

@@ -1,0 +1,371 @@
+"""``HiCache``, the public face: checks its arguments, then hands over to the other modules."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from hicache_nsa.cache import audit, flushing
+from hicache_nsa.cache.acks import take_in, wait_for_all
+from hicache_nsa.cache.flushing import ResetReport
+from hicache_nsa.cache.guard import Guard, atomic
+from hicache_nsa.cache.handles import Epoch, LockHandle, PrefixMatch
+from hicache_nsa.cache.inserting import InsertResult, insert_pages
+from hicache_nsa.cache.ledger import Ledger
+from hicache_nsa.cache.load_back import LoadBack
+from hicache_nsa.cache.loading import load_back, release_load
+from hicache_nsa.cache.locking import lock_match, require_usable, unlock_handle
+from hicache_nsa.cache.matching import match_prefix
+from hicache_nsa.cache.options import check_options, count_of, threshold_tokens
+from hicache_nsa.cache.reclaim import allocate_device_pages, evict_device_pages, evict_host_pages
+from hicache_nsa.cache.state import CacheState
+from hicache_nsa.formats import PoolFormat
+from hicache_nsa.pools import DevicePool, HostPool
+from hicache_nsa.stats import CacheStats, snapshot
+from hicache_nsa.streams import Stream, check_stream
+from hicache_nsa.tokens import ExtraKey, PageIds, Tokens, namespace, page_ids, token_span
+from hicache_nsa.transfer import TransferEngine
+from hicache_nsa.tree import RadixTree
+
+
+class HiCache:
+    """Device and host tier of one model's KV. Every method is atomic and may run in any thread.
+
+    format: which buffers a page has (``formats.dsa(...)``, ...).
+    device: ``"cpu"`` (this build's backend).
+    device_pages: how many device pages; may be left out with ``device_buffers``.
+    device_buffers: {buffer name: one tensor per owning layer}, the engine's own memory, else the
+        cache allocates. device_reserved: page ids never handed out.
+    host_pages, host_size: exactly one of them; the size (bytes or "50GiB") counts everything in
+        the pool and is never rounded up. 0 pages: no host tier.
+    layout: ``layer_first``, ``page_first`` or ``page_first_direct``.
+    io_backend: ``kernel``, ``direct`` or ``auto`` (the CPU has one way for all three).
+    write_policy, write_threshold, eviction_policy: ``write_through`` and ``lru`` in this version.
+    load_back_threshold: host hits of fewer tokens are not loaded; default one page.
+    stream: stands in where a call's own ``stream`` is None.
+    acks: ``auto`` takes in finished copies in any call, ``poll`` only in ``poll()`` and in calls
+        that wait for all of them (drain, reset, clear, invalidate, close).
+
+    Raises:
+        ValueError, TypeError: an argument that doesn't fit, before any memory is made.
+        HiCacheError: a device this build has no backend for, or no memory for the host pool.
+    """
+
+    def __init__(
+        self,
+        format: PoolFormat,
+        *,
+        device: str = "cpu",
+        device_pages: int | None = None,
+        device_buffers: Mapping[str, Sequence[Any]] | None = None,
+        device_reserved: Iterable[int] = (),
+        host_pages: int | None = None,
+        host_size: int | str | None = None,
+        layout: str = "page_first",
+        io_backend: str = "auto",
+        write_policy: str = "write_through",
+        write_threshold: int = 2,
+        eviction_policy: str = "lru",
+        load_back_threshold: int | None = None,
+        pin_memory: bool | str = "auto",
+        stream: Stream = None,
+        acks: str = "auto",
+    ) -> None:
+        check_options(
+            format, io_backend, write_policy, write_threshold, eviction_policy, pin_memory, acks
+        )
+        threshold = threshold_tokens(load_back_threshold, format.page_size)
+        host = HostPool(format, host_pages, host_size, layout)
+        device_pool = DevicePool(format, device_buffers, device_pages, device, device_reserved)
+        check_stream(stream, device_pool.device)
+        self._guard = Guard()
+        self._polled = acks == "poll"
+        self._state = CacheState(
+            format=format,
+            tree=RadixTree(format.page_size),
+            ledger=Ledger(device_pool),
+            host=host,
+            engine=TransferEngine(device_pool, host, io_backend),
+            load_back_threshold=threshold,
+            stream=stream,
+            epoch=Epoch(self._guard),
+        )
+
+    # -- what it is made of ---------------------------------------------------------------------
+
+    @property
+    def format(self) -> PoolFormat:
+        """The format of every page."""
+        return self._state.format
+
+    @property
+    def tree(self) -> RadixTree:
+        """The radix tree, for reading: nodes with ``value``, ``host_value``, ``lock_ref``."""
+        return self._state.tree
+
+    @property
+    def device_pool(self) -> DevicePool:
+        """The device pages; ``device_pool.buffers`` are the tensors."""
+        return self._state.ledger.pool
+
+    @property
+    def host_pool(self) -> HostPool:
+        """The host pages; ``host_pool.page_view`` shows their bytes."""
+        return self._state.host
+
+    @property
+    def engine(self) -> TransferEngine:
+        """The transfer engine."""
+        return self._state.engine
+
+    # -- the life of a request ------------------------------------------------------------------
+
+    @atomic
+    def match_prefix(
+        self, tokens: Tokens, *, extra_key: ExtraKey = None, count: bool = True
+    ) -> PrefixMatch:
+        """The longest cached prefix of ``tokens``, in whole pages. Never changes what is cached.
+
+        extra_key: LoRA id, salt, ...; different keys never share anything.
+        count: False leaves hits and order of use alone (a scheduler that looks again each step).
+        """
+        self._take_in()
+        return match_prefix(self._state, token_span(tokens), namespace(extra_key), count)
+
+    @atomic
+    def load_back(self, match: PrefixMatch, *, stream: Stream = None) -> LoadBack | None:
+        """Bring the host part of ``match`` to the device, layer by layer; the path is locked.
+
+        None, with no side effect: nothing to load (any more), below ``load_back_threshold``, the
+        device part is gone, or not enough device pages even after eviction. A prefix that is
+        loading already is joined. ``match.load_tokens`` says what it will cost.
+
+        Raises:
+            StaleHandleError: the match is from before a flush.
+        """
+        self._take_in()
+        require_usable(self._state, match)
+        check_stream(stream, self.device_pool.device)
+        load = load_back(self._state, match, self._release_load)
+        self._state.counters.declined_loads += load is None and match.host_tokens > 0
+        return load
+
+    @atomic
+    def allocate(self, num_pages: int) -> PageIds:
+        """``num_pages`` device pages for the caller, int64, neighbours where possible.
+
+        Evicts what is missing and no more.
+
+        Raises:
+            OutOfPages: not enough even so, with the numbers; nothing changed.
+        """
+        count = count_of(num_pages, "num_pages")
+        self._take_in()
+        return allocate_device_pages(self._state, count)
+
+    @atomic
+    def free(self, pages: Any, *, stream: Stream = None) -> None:
+        """Give up pages that the caller owns, after the work queued on ``stream``.
+
+        Raises:
+            ValueError: a page that is free, cached, or named twice; nothing changed.
+        """
+        ids = page_ids(pages, self.device_pool.num_pages)
+        fence = self._state.fence(stream)
+        self._state.ledger.refuse_duplicates(ids)
+        self._state.ledger.require_owned(ids, "freed")
+        self._state.ledger.free(ids, fence)
+
+    @atomic
+    def insert(
+        self,
+        tokens: Tokens,
+        pages: Any,
+        *,
+        extra_key: ExtraKey = None,
+        stream: Stream = None,
+        priority: int = 0,
+        lock: bool | LockHandle | None = None,
+    ) -> InsertResult:
+        """Cache computed pages: ``pages[i]`` holds whole page i of ``tokens``.
+
+        Takes ownership of the pages used (one a whole page); surplus pages stay the caller's.
+        Duplicates of what is on the device are freed, ``result.pages`` names the ones to use. A
+        node that is only on host adopts the caller's pages. The save starts at once, ordered
+        after ``stream``; the host never waits. Pages behind a LoadBack that is still in flight
+        are matched and saved only once that load is in.
+        lock: True, or the handle held so far (released once the whole new path is locked).
+
+        Raises:
+            ValueError: too few pages, or one that isn't the caller's; nothing changed.
+            StaleHandleError: a handle from before a flush, or a page from before ``invalidate``.
+        """
+        self._take_in()
+        state = self._state
+        span = token_span(tokens)
+        count = len(span) // state.page_size
+        given = page_ids(pages, self.device_pool.num_pages)
+        if len(given) < count:
+            raise ValueError(f"{count} whole pages of tokens, but only {len(given)} pages")
+        given = given[:count]
+        state.ledger.refuse_duplicates(given)
+        held = lock if isinstance(lock, LockHandle) else None
+        if held is not None:
+            require_usable(state, held)
+        elif lock is not None and not isinstance(lock, bool):
+            raise TypeError(f"lock must be True or a handle, got {type(lock).__name__}")
+        result = insert_pages(
+            state,
+            span.slice(0, count * state.page_size),
+            namespace(extra_key),
+            given,
+            state.fence(stream),
+            count_of(priority, "priority", least=None),
+            held is not None or lock is True,
+        )
+        if held is not None:
+            unlock_handle(state, held, stream)
+        return result
+
+    @atomic
+    def lock(self, match: PrefixMatch) -> LockHandle:
+        """Protect what is still cached of ``match`` and all above it, in both tiers.
+
+        Raises:
+            StaleHandleError: the match is from before a flush.
+        """
+        self._take_in()
+        require_usable(self._state, match)
+        return lock_match(self._state, match)
+
+    @atomic
+    def unlock(self, handle: LockHandle, *, stream: Stream = None) -> None:
+        """End a lock, after the work queued on ``stream``. A no-op for one from before a flush.
+
+        Raises:
+            ValueError: the handle was unlocked already.
+        """
+        unlock_handle(self._state, handle, stream)
+        self._take_in()
+
+    # -- room and copies ------------------------------------------------------------------------
+
+    @atomic
+    def evict_device(self, num_tokens: int) -> int:
+        """Evict device pages for ``num_tokens`` tokens, rounded up to pages; returns tokens freed."""
+        pages = -(-count_of(num_tokens, "num_tokens") // self._state.page_size)
+        self._take_in()
+        return evict_device_pages(self._state, pages) * self._state.page_size
+
+    @atomic
+    def evict_host(self, num_tokens: int) -> int:
+        """Evict host pages for ``num_tokens`` tokens, rounded up to pages; returns tokens freed."""
+        pages = -(-count_of(num_tokens, "num_tokens") // self._state.page_size)
+        self._take_in()
+        return evict_host_pages(self._state, pages) * self._state.page_size
+
+    @atomic
+    def poll(self, limit: int | None = None) -> int:
+        """Take in finished copies (at most ``limit``): publish, unlock, report. Returns how many.
+
+        With ``acks="poll"`` in the order of submission over both directions.
+        """
+        bound = None if limit is None else count_of(limit, "limit")
+        return take_in(self._state, limit=bound, in_order=self._polled)
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """Wait until no copy is in flight and all are in; False after ``timeout`` seconds."""
+        limit = None if timeout is None else time.monotonic() + timeout
+        while True:
+            ticket = self._oldest_ticket()
+            if ticket is None:
+                return True
+            left = None if limit is None else max(limit - time.monotonic(), 0.0)
+            if not ticket.wait_end(left):
+                return False
+
+    # -- flush ----------------------------------------------------------------------------------
+
+    @atomic
+    def reset(self) -> ResetReport:
+        """Flush: the device forgets everything, the host keeps its copies, which go on matching.
+
+        Copies in flight are finished first. Locks are void, handles and matches stale. Pages that
+        callers own stay theirs until ``free``. Not enough after a change of weights: the host
+        copies belong to the old ones; call ``invalidate()``.
+        """
+        return flushing.reset(self._state, self._state.fence(None))
+
+    @atomic
+    def clear(self) -> None:
+        """Empty both tiers. Pages that callers own stay theirs."""
+        flushing.clear(self._state, self._state.fence(None))
+
+    @atomic
+    def invalidate(self) -> None:
+        """The weights changed: ``clear()``, and no page computed before can come back.
+
+        Pages allocated before can only be freed; ``insert`` of one raises ``StaleHandleError``.
+        """
+        flushing.clear(self._state, self._state.fence(None))
+        self._state.version += 1
+
+    # -- looking at it --------------------------------------------------------------------------
+
+    @atomic
+    def stats(self) -> CacheStats:
+        """Pages by state in both tiers, copies in flight, and the counters."""
+        self._take_in()
+        state = self._state
+        return snapshot(
+            state.counters,
+            audit.device_stats(state),
+            audit.host_stats(state),
+            len(state.loads),
+            len(state.saves),
+        )
+
+    @atomic
+    def check(self) -> None:
+        """Walk everything; raise ``InvariantError`` with both sides of a broken equation."""
+        audit.check(self._state)
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Finish copies and release the memory. Idempotent; later calls raise ``HiCacheError``."""
+        with self._guard.lock:
+            if self._guard.unusable is None:
+                self._guard.unusable = "the cache is closed"
+                self._state.engine.close()
+                wait_for_all(self._state)
+                self._state.host.close()
+
+    def __enter__(self) -> HiCache:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _take_in(self) -> None:
+        if not self._polled and (self._state.loads or self._state.saves):
+            take_in(self._state)
+
+    @atomic
+    def _oldest_ticket(self) -> Any:
+        """Take in what has ended; the ticket of a copy that has not, or None."""
+        take_in(self._state, in_order=self._polled)
+        for copies in (self._state.loads, self._state.saves):
+            if copies:
+                return copies[0].ticket
+        return None
+
+    def _release_load(self, load: LoadBack, stream: Stream) -> None:
+        with self._guard.lock:
+            stale = self._guard.unusable is not None or load._epoch is not self._state.epoch
+            if not stale and not load._released:
+                release_load(self._state, load, stream)
+            load._released = True

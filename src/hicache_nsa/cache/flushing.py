@@ -1,0 +1,59 @@
+"""reset, clear, invalidate: what stays and what goes. Copies in flight are finished first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hicache_nsa._core import Fence
+from hicache_nsa.cache.acks import wait_for_all
+from hicache_nsa.cache.state import CacheState
+from hicache_nsa.tokens import NO_PAGES, PageIds
+from hicache_nsa.tree.flush import flush_device
+
+
+@dataclass(frozen=True)
+class ResetReport:
+    """kept_host_tokens: still match, as host tokens. dropped_tokens: had no reachable host copy.
+    owned_pages: device pages that callers still own and have to free.
+    """
+
+    kept_host_tokens: int
+    dropped_tokens: int
+    owned_pages: int
+
+
+def reset(state: CacheState, fence: Fence | None) -> ResetReport:
+    """Device values and locks cleared, host values kept."""
+    wait_for_all(state)
+    flushed = flush_device(state.tree)
+    _free_device(state, flushed.device_pages, fence)
+    state.host.free(flushed.host_pages)
+    state.counters.dropped_tokens += flushed.dropped_tokens
+    state.epoch = state.epoch.next()
+    return ResetReport(flushed.kept_host_tokens, flushed.dropped_tokens, state.ledger.owned)
+
+
+def clear(state: CacheState, fence: Fence | None) -> None:
+    """Both tiers empty. Pages that callers own stay theirs."""
+    wait_for_all(state)
+    tree = state.tree
+    nodes = list(tree.nodes())
+    device = np.concatenate([NO_PAGES, *(node.device_pages for node in nodes)])
+    host = np.concatenate([NO_PAGES, *(node.host_pages for node in nodes)])
+    state.counters.dropped_tokens += sum(len(node.key) for node in nodes)
+    tree.device.clear()
+    tree.host.clear()
+    tree.roots.clear()
+    for node in nodes:
+        node.removed = True
+    _free_device(state, device, fence)
+    state.host.free(host)
+    state.epoch = state.epoch.next()
+
+
+def _free_device(state: CacheState, pages: PageIds, fence: Fence | None) -> None:
+    """Free the tree's pages and those kept for loads and handles, which are void now."""
+    held = np.fromiter(state.ledger.holder, dtype=np.int64, count=len(state.ledger.holder))
+    state.ledger.free(np.concatenate([pages, held]), fence)

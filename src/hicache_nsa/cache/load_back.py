@@ -1,0 +1,99 @@
+"""``LoadBack``: the host part of a match on its way to the device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hicache_nsa.cache.copies import Load
+from hicache_nsa.cache.handles import Epoch
+from hicache_nsa.errors import TransferError
+from hicache_nsa.streams import Stream
+from hicache_nsa.tokens import PageIds
+from hicache_nsa.tree import Node
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class LoadBack:
+    """Device pages for the host part of a match; the copy runs, or is shared with another one.
+
+    pages: int64 device page ids of the host part, in its order. tokens: what they hold.
+
+    The prefix stays locked and the pages stay valid until ``release()``. Output computed behind a
+    LoadBack may be used once ``done()`` is true and ``error`` is None.
+    """
+
+    __slots__ = ("_epoch", "_loads", "_node", "_release", "_released", "pages", "tokens")
+
+    def __init__(
+        self,
+        pages: PageIds,
+        tokens: int,
+        node: Node,
+        loads: tuple[Load, ...],
+        epoch: Epoch,
+        release: Callable[[LoadBack, Stream], None],
+    ) -> None:
+        self.pages = pages
+        self.tokens = tokens
+        self._node = node
+        self._loads = loads
+        self._epoch = epoch
+        self._release = release
+        self._released = False
+
+    def wait_layer(self, layer: int, stream: Stream = None) -> None:
+        """Make ``stream`` wait until ``layer`` is on the device, every buffer of it.
+
+        On CUDA the host never blocks. On the CPU ``stream=None`` means the caller's own thread.
+        """
+        for load in self._loads:
+            load.ticket.wait_layer(layer, stream)
+
+    def done(self) -> bool:
+        """True once every copy behind these pages has ended, well or not."""
+        return all(load.ticket.done() for load in self._loads)
+
+    @property
+    def error(self) -> str | None:
+        """Why (the first of) the copies failed; None while in flight or when all went well."""
+        for load in self._loads:
+            if load.ticket.error is not None:
+                return load.ticket.error
+        return None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the end, at most ``timeout`` seconds; False at the limit.
+
+        Raises:
+            TransferError: a copy failed; the pages hold no valid KV.
+        """
+        limit = None if timeout is None else time.monotonic() + timeout
+        for load in self._loads:
+            left = timeout if limit is None else max(limit - time.monotonic(), 0.0)
+            if not load.ticket.wait_end(left):
+                return False
+        if self.error is not None:
+            raise TransferError(self.error)
+        return True
+
+    def release(self, stream: Stream = None) -> None:
+        """End the use of the pages, after the work queued on ``stream``. Idempotent.
+
+        A no-op after a flush.
+        """
+        self._release(self, stream)
+
+    def __enter__(self) -> LoadBack:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()

@@ -1,0 +1,37 @@
+"""match_prefix: find the path, say what of it counts."""
+
+from __future__ import annotations
+
+from hicache_nsa._core import TokenSpan
+from hicache_nsa.cache.handles import PrefixMatch
+from hicache_nsa.cache.state import CacheState
+from hicache_nsa.plan import cached_prefix
+
+
+def match_prefix(
+    state: CacheState, tokens: TokenSpan, namespace: bytes, count: bool
+) -> PrefixMatch:
+    """The usable prefix of ``tokens``. With ``count``, the matched part counts as used: a node
+    that matches in part is split, so that its rest ages by itself.
+    """
+    tree, size = state.tree, state.page_size
+    path, end = tree.find(tokens, namespace)
+    node = path[-1] if path else None
+    if count and node is not None:
+        if end < node.end:
+            node = path[-1] = tree.split(node, end)
+        tree.touch(path, hit=True)
+    device_pages, host_pages, loading = cached_prefix(path, end, size)
+    device_tokens = len(device_pages) * size
+    if count:
+        state.counters.matched_device_tokens += device_tokens
+    return PrefixMatch(
+        device_tokens,
+        len(host_pages) * size,
+        0,
+        device_pages,
+        host_pages,
+        (len(host_pages) - loading) * size,
+        node,
+        state.epoch,
+    )

@@ -1,0 +1,69 @@
+"""The options of ``HiCache``, checked before anything is made."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from hicache_nsa.formats import PoolFormat
+from hicache_nsa.formats.checks import one_of, positive_int
+from hicache_nsa.transfer import IO_BACKENDS
+
+WRITE_POLICIES = ("write_through",)
+LATER_WRITE_POLICIES = ("write_through_selective", "write_back")
+EVICTION_POLICIES = ("lru",)
+LATER_EVICTION_POLICIES = ("lfu", "fifo", "mru", "filo", "slru", "priority")
+ACKS = ("auto", "poll")
+
+
+def check_options(
+    format: Any,
+    io_backend: Any,
+    write_policy: Any,
+    write_threshold: Any,
+    eviction_policy: Any,
+    pin_memory: Any,
+    acks: Any,
+) -> None:
+    """``ValueError`` or ``TypeError`` that names the option and what it can be."""
+    if not isinstance(format, PoolFormat):
+        raise TypeError(
+            f"format must be a PoolFormat (see formats.dsa), got {type(format).__name__}"
+        )
+    one_of(io_backend, "io_backend", IO_BACKENDS)
+    _available(write_policy, "write_policy", WRITE_POLICIES, LATER_WRITE_POLICIES)
+    _available(eviction_policy, "eviction_policy", EVICTION_POLICIES, LATER_EVICTION_POLICIES)
+    positive_int(write_threshold, "write_threshold")
+    one_of(acks, "acks", ACKS)
+    if not isinstance(pin_memory, bool) and pin_memory != "auto":
+        raise ValueError(f"pin_memory={pin_memory!r} is unknown; known: 'auto', True, False")
+
+
+def threshold_tokens(load_back_threshold: int | None, page_size: int) -> int:
+    """Tokens below which a host hit is not loaded; default one page, 0 loads everything."""
+    if load_back_threshold is None:
+        return page_size
+    if load_back_threshold == 0 and load_back_threshold is not False:
+        return 0
+    return positive_int(load_back_threshold, "load_back_threshold")
+
+
+def count_of(value: Any, name: str, least: int | None = 0) -> int:
+    """``value`` as an int that is at least ``least``."""
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, got {value!r}")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, got {type(value).__name__}") from None
+    if least is not None and number < least:
+        raise ValueError(f"{name}={number} must be {least} or more")
+    return number
+
+
+def _available(value: Any, name: str, now: tuple[str, ...], later: tuple[str, ...]) -> None:
+    one_of(value, name, (*now, *later))
+    if value in later:
+        raise ValueError(
+            f"{name}={value!r} is not in this version of hicache-nsa yet; it has {', '.join(now)}"
+        )

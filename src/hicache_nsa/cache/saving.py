@@ -1,0 +1,52 @@
+"""Write through: start the save of what a path has on the device and not yet on host."""
+
+from __future__ import annotations
+
+from hicache_nsa.cache.copies import Save
+from hicache_nsa.cache.reclaim import evict_host_pages
+from hicache_nsa.cache.state import CacheState
+from hicache_nsa.plan import plan_save
+from hicache_nsa.transfer import D2H
+from hicache_nsa.tree import Node
+
+
+def start_save(state: CacheState, node: Node) -> Save | None:
+    """Save the unsaved tail of the path down to ``node``, as much as the host tier has room for.
+
+    The leading pages are saved when not all fit; room is made by evicting host leaves, never what
+    this path or a copy in flight needs. Ordered after the work that still writes the pages.
+    """
+    size = state.page_size
+    path = node.path()
+    plan = plan_save(path, size)
+    wanted = len(plan.device_pages)
+    if wanted == 0:
+        return None
+    tree = state.tree
+    tree.lock(node)  # what lies above must not make room for what lies below
+    count = min(wanted, state.host.free_pages + tree.host.evictable)
+    if count > state.host.free_pages:
+        evict_host_pages(state, count - state.host.free_pages)
+    state.counters.refused_saves += wanted - count
+    if count == 0:
+        tree.unlock(node)
+        return None
+    device_pages = plan.device_pages[:count]
+    host_pages = state.host.allocate(count)
+    try:
+        fences = state.ledger.fences(device_pages)
+        ticket = state.engine.submit(D2H, host_pages, device_pages, after=fences)
+    except BaseException:
+        state.host.free(host_pages)
+        tree.unlock(node)
+        raise
+    end = plan.start + count * size
+    deepest = next(n for n in path if n.end >= end)
+    save = Save(state.next_copy(), ticket, deepest, plan.start, device_pages, host_pages, size)
+    for covered in save.nodes():
+        covered.save = save
+    tree.lock(deepest)
+    tree.unlock(node)
+    state.filling += count
+    state.saves.append(save)
+    return save

@@ -1,0 +1,56 @@
+"""Everything one cache is made of. The functions of this package work on it under its lock."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from hicache_nsa._core import Fence
+from hicache_nsa.cache.copies import Load, Save
+from hicache_nsa.cache.handles import Epoch
+from hicache_nsa.cache.ledger import Ledger
+from hicache_nsa.formats import PoolFormat
+from hicache_nsa.pools import HostPool
+from hicache_nsa.stats import Counters
+from hicache_nsa.streams import Stream, record
+from hicache_nsa.transfer import TransferEngine
+from hicache_nsa.tree import RadixTree
+
+
+@dataclass
+class CacheState:
+    """Parts of a cache.
+
+    loads, saves: copies in flight, oldest first.
+    epoch: changes at every flush. version: changes at every ``invalidate``.
+    filling: host pages that saves in flight are writing.
+    """
+
+    format: PoolFormat
+    tree: RadixTree
+    ledger: Ledger
+    host: HostPool
+    engine: TransferEngine
+    load_back_threshold: int
+    stream: Stream
+    epoch: Epoch
+    version: int = 0
+    loads: deque[Load] = field(default_factory=deque)
+    saves: deque[Save] = field(default_factory=deque)
+    filling: int = 0
+    copies: int = 0
+    counters: Counters = field(default_factory=Counters)
+
+    @property
+    def page_size(self) -> int:
+        """Tokens a page."""
+        return self.format.page_size
+
+    def fence(self, stream: Stream) -> Fence | None:
+        """What is queued now on ``stream``, or on the constructor's where it is None."""
+        return record(self.stream if stream is None else stream, self.ledger.pool.device)
+
+    def next_copy(self) -> int:
+        """A number for the next copy, in the order of submission."""
+        self.copies += 1
+        return self.copies

@@ -1,0 +1,20 @@
+"""Pure planning: what a call would do, worked out from the tree without changing anything."""
+
+from hicache_nsa.plan.insert import InsertPlan, plan_insert, tree_pages
+from hicache_nsa.plan.load import LoadPlan, plan_load
+from hicache_nsa.plan.ownership import Owner
+from hicache_nsa.plan.prefix import CachedPrefix, cached_prefix
+from hicache_nsa.plan.save import SavePlan, plan_save
+
+__all__ = [
+    "CachedPrefix",
+    "InsertPlan",
+    "LoadPlan",
+    "Owner",
+    "SavePlan",
+    "cached_prefix",
+    "plan_insert",
+    "plan_load",
+    "plan_save",
+    "tree_pages",
+]

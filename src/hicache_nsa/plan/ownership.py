@@ -1,0 +1,18 @@
+"""Whose a device page is."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Owner(IntEnum):
+    """The states of a device page. Every page is in exactly one of them."""
+
+    FREE = 0
+    """In the pool's free list, or reserved."""
+    CALLER = 1
+    """Allocated and not given back yet."""
+    TREE = 2
+    """Cached: it is in the ``value`` of one node."""
+    HELD = 3
+    """With a load in flight, or with an insert that waits for one."""

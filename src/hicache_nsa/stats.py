@@ -1,0 +1,72 @@
+"""What ``HiCache.stats()`` returns, and the counters behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True)
+class TierStats:
+    """Pages of one tier by state; the last four add up to ``total_pages``.
+
+    owned_pages: device pages held by callers, by loads in flight or by inserts behind them; host
+    pages that a save in flight is filling.
+    locked_pages: cached pages in use: locked, being saved or being loaded from.
+    """
+
+    total_pages: int
+    free_pages: int
+    evictable_pages: int
+    locked_pages: int
+    owned_pages: int
+
+
+@dataclass
+class Counters:
+    """Totals since the cache was made. They never fall, not by a flush or a clear.
+
+    matched_device_tokens: tokens that match_prefix(count=True) found on the device.
+    matched_host_tokens: host tokens of matches whose load_back was accepted.
+    load_back_tokens, load_back_bytes: landed on the device. saved_tokens, saved_bytes: on host.
+    inserted_tokens: taken in by insert. duplicate_tokens: given to insert, there already.
+    dropped_tokens: left in no tier any more.
+    failed_loads, failed_saves: copies that failed. refused_saves: pages the host tier had no room
+    for. joined_loads: load backs that shared a load in flight. declined_loads: load_back said None.
+    """
+
+    matched_device_tokens: int = 0
+    matched_host_tokens: int = 0
+    load_back_tokens: int = 0
+    load_back_bytes: int = 0
+    saved_tokens: int = 0
+    saved_bytes: int = 0
+    inserted_tokens: int = 0
+    duplicate_tokens: int = 0
+    evicted_device_tokens: int = 0
+    evicted_host_tokens: int = 0
+    dropped_tokens: int = 0
+    failed_loads: int = 0
+    failed_saves: int = 0
+    refused_saves: int = 0
+    joined_loads: int = 0
+    declined_loads: int = 0
+
+
+@dataclass
+class CacheStats(Counters):
+    """A snapshot: both tiers, the copies in flight, and every counter of ``Counters``."""
+
+    device: TierStats = TierStats(0, 0, 0, 0, 0)
+    host: TierStats = TierStats(0, 0, 0, 0, 0)
+    loads_in_flight: int = 0
+    saves_in_flight: int = 0
+
+
+def snapshot(
+    counters: Counters, device: TierStats, host: TierStats, loads: int, saves: int
+) -> CacheStats:
+    """The counters as they are now, with the tiers."""
+    values = {f.name: getattr(counters, f.name) for f in fields(Counters)}
+    return CacheStats(
+        **values, device=device, host=host, loads_in_flight=loads, saves_in_flight=saves
+    )

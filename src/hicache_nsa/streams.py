@@ -1,0 +1,82 @@
+"""Streams: the order between an engine's own work and our copies.
+
+A stream is recorded as a *fence*: everything queued on it so far. Copies wait for fences, the
+caller never does. On the CPU backend work usually runs in the caller's thread, so that ``None``
+means "already done"; ``CpuStream`` is for engines (and tests) that compute in a thread of theirs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeAlias
+
+from hicache_nsa._core import Fence, Timeline
+
+Stream: TypeAlias = Any
+"""A CpuStream, a torch stream, an int handle or None, as far as the device has such streams."""
+
+
+class CpuStream:
+    """An in-order queue of host functions with a thread of its own.
+
+    ``enqueue`` returns at once. A failed function shows in its Future; later ones still run.
+    """
+
+    def __init__(self, name: str = "hicache-cpu-stream") -> None:
+        self._timeline = Timeline()
+        self._order = threading.Lock()
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
+
+    def enqueue(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
+        """Run ``function(*args)`` after everything queued before."""
+        with self._order:
+            value = self._timeline.submit()
+            return self._executor.submit(self._run, value, function, args)
+
+    def _run(self, value: int, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        try:
+            return function(*args)
+        finally:
+            self._timeline.complete(value)
+
+    def fence(self) -> Fence:
+        """Everything queued so far."""
+        return self._timeline.fence()
+
+    def synchronize(self) -> None:
+        """Wait until everything queued so far has run."""
+        self.fence().wait()
+
+    def close(self) -> None:
+        """Run what is queued, then end the thread."""
+        self._executor.shutdown(wait=True)
+
+    def __enter__(self) -> CpuStream:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def check_stream(stream: Stream, device: str) -> None:
+    """``TypeError``/``ValueError`` unless ``stream`` is one of ``device``'s streams."""
+    if stream is None or isinstance(stream, CpuStream):
+        return
+    if isinstance(stream, int) and not isinstance(stream, bool):
+        if stream != 0:
+            raise ValueError(f"stream={stream}: the {device} device has no stream handles but 0")
+        return
+    raise TypeError(
+        f"stream must be None, 0 or a CpuStream on the {device} device, got {type(stream).__name__}"
+    )
+
+
+def record(stream: Stream, device: str) -> Fence | None:
+    """The fence of ``stream``, or None when everything queued on it is done."""
+    check_stream(stream, device)
+    if isinstance(stream, CpuStream):
+        fence = stream.fence()
+        return None if fence.done() else fence
+    return None

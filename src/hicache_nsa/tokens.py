@@ -1,0 +1,104 @@
+"""Tokens, page ids and namespaces as callers hand them in, checked and in one form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from hicache_nsa._core import TokenSpan
+
+PageIds: TypeAlias = npt.NDArray[np.int64]
+Tokens: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]] | Any
+ExtraKey: TypeAlias = "str | bytes | int | tuple[ExtraKey, ...] | None"
+
+NO_PAGES: PageIds = np.empty(0, dtype=np.int64)
+NO_PAGES.setflags(write=False)
+
+
+def token_span(tokens: Tokens) -> TokenSpan:
+    """A 1-D sequence of ints (list, array, numpy, torch) as a span of int64 token ids.
+
+    An int64 array is viewed, not copied: don't write to it during the call.
+
+    Raises:
+        TypeError: values that are no integers (floats, bools, strings).
+        ValueError: not one-dimensional, or an id beyond int64.
+    """
+    return TokenSpan(int64_array(tokens, "tokens"))
+
+
+def page_ids(pages: Any, total: int, name: str = "pages") -> PageIds:
+    """Page ids as a 1-D int64 array with every id in 0..total-1."""
+    array = int64_array(pages, name)
+    if array.size:
+        low, high = int(array.min()), int(array.max())
+        if low < 0 or high >= total:
+            bad = low if low < 0 else high
+            raise ValueError(f"{name}: page id {bad} is outside the pool's 0..{total - 1}")
+    return array
+
+
+def int64_array(values: Any, name: str) -> npt.NDArray[np.int64]:
+    """``values`` as a contiguous 1-D int64 array; no copy where it already is one."""
+    if isinstance(values, np.ndarray):
+        array = values
+    elif isinstance(values, (str, bytes, bytearray, dict, set)):
+        raise TypeError(f"{name} must be a 1-D sequence of ints, got {type(values).__name__}")
+    elif hasattr(values, "detach") and hasattr(values, "numpy"):
+        array = values.detach().cpu().numpy()
+    else:
+        array = _from_sequence(values, name)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be 1-D, got shape {array.shape}")
+    if array.dtype == np.int64 and array.flags.c_contiguous:
+        return array
+    if array.dtype.kind not in "iu":
+        if array.size == 0 and array.dtype.kind == "f" and not isinstance(values, np.ndarray):
+            return NO_PAGES
+        raise TypeError(f"{name} must be integers, got dtype {array.dtype}")
+    if array.dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise ValueError(f"{name}: {int(array.max())} does not fit in int64")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def _from_sequence(values: Any, name: str) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"{name} must be a 1-D sequence of ints: {error}") from error
+    if array.dtype == object:
+        if all(isinstance(v, (int, np.integer)) and not isinstance(v, bool) for v in array.flat):
+            raise ValueError(f"{name}: an id does not fit in int64")
+        raise TypeError(f"{name} must be integers, got mixed objects")
+    if array.dtype.kind in "iu" and any(value is True or value is False for value in values):
+        raise TypeError(f"{name} must be integers, got a bool")  # numpy reads [1, True] as ints
+    return array
+
+
+def namespace(extra_key: ExtraKey) -> bytes:
+    """An unambiguous encoding of ``extra_key``: equal bytes mean equal keys, types included.
+
+    Strings, bytes, ints and nested tuples of them are tagged and length-prefixed, so that
+    ("ab", "c"), ("a", "bc") and "abc" stay apart. None is the empty namespace.
+    """
+    if extra_key is None:
+        return b""
+    if isinstance(extra_key, str):
+        return _tagged(b"s", extra_key.encode("utf-8", "surrogatepass"))
+    if isinstance(extra_key, (bytes, bytearray)):
+        return _tagged(b"b", bytes(extra_key))
+    if isinstance(extra_key, int) and not isinstance(extra_key, bool):
+        return _tagged(b"i", str(int(extra_key)).encode())
+    if isinstance(extra_key, tuple):
+        parts = [namespace(part) if part is not None else _tagged(b"n", b"") for part in extra_key]
+        return _tagged(b"t", b"".join(parts))
+    raise TypeError(
+        f"extra_key must be a str, bytes, int or a tuple of those, got {type(extra_key).__name__}"
+    )
+
+
+def _tagged(tag: bytes, payload: bytes) -> bytes:
+    return tag + len(payload).to_bytes(8, "little") + payload

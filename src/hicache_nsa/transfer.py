@@ -1,0 +1,235 @@
+"""Copies between a device pool and a host pool, asynchronous, with an event a layer.
+
+``TransferEngine`` is usable alone; ``HiCache`` is built on it. One call submits a copy of all its
+pages and layers and returns a ``Ticket`` at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from hicache_nsa import _core
+from hicache_nsa.errors import HiCacheError, TransferError, native_check
+from hicache_nsa.formats.checks import one_of
+from hicache_nsa.pools import DevicePool, HostPool, native_format
+from hicache_nsa.streams import CpuStream, Stream, check_stream, record
+from hicache_nsa.tokens import PageIds, page_ids
+
+IO_BACKENDS = ("auto", "kernel", "direct")
+H2D = "h2d"
+D2H = "d2h"
+DIRECTIONS = (H2D, D2H)
+
+
+class Ticket:
+    """A submitted copy."""
+
+    def __init__(self, native: _core.Ticket, device: str) -> None:
+        self._native = native
+        self._device = device
+
+    def done(self) -> bool:
+        """True once the copy has ended, well or not."""
+        return self._native.done()
+
+    @property
+    def error(self) -> str | None:
+        """Why the copy failed; None while in flight or when it went well."""
+        return self._native.error
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the end, at most ``timeout`` seconds; False at the limit.
+
+        Raises:
+            TransferError: the copy failed.
+        """
+        if not self.wait_end(timeout):
+            return False
+        if self.error is not None:
+            raise TransferError(self.error)
+        return True
+
+    def wait_end(self, timeout: float | None = None) -> bool:
+        """``wait`` that does not raise for a failed copy: ask ``error``."""
+        return self._native.wait(_seconds(timeout))
+
+    def wait_layer(self, layer: int, stream: Stream = None) -> None:
+        """Make ``stream`` wait until ``layer`` has landed, all its buffers.
+
+        On the CPU, ``stream=None`` computes in the caller's thread, which therefore waits (the
+        GIL released); a CpuStream waits in its own thread and the caller does not. Returns also
+        when the copy failed: ask ``error`` before using what was computed behind it.
+        """
+        check_stream(stream, self._device)
+        if isinstance(stream, CpuStream):
+            self._native.layer_done(layer)  # an unknown layer is reported here, not over there
+            stream.enqueue(self._native.wait_layer, layer)
+        else:
+            self._native.wait_layer(layer)
+
+    def layer_done(self, layer: int) -> bool:
+        """True once ``layer`` and those before it have landed."""
+        return self._native.layer_done(layer)
+
+    @property
+    def pages(self) -> int:
+        """Pages of this copy."""
+        return self._native.pages
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of this copy."""
+        return self._native.nbytes
+
+    @property
+    def seconds(self) -> float:
+        """Time the copy itself took; 0 until it is done."""
+        return self._native.seconds
+
+
+class TransferEngine:
+    """Moves pages between ``device_pool`` and ``host_pool``, which must have one format.
+
+    In one direction copies run in the order of their submission; a copy that touches pages of one
+    still in flight the other way runs after it.
+    io_backend: ``kernel``, ``direct`` or ``auto``; on the CPU all three are host threads.
+    workers: threads a direction; 0 chooses.
+
+    Raises:
+        ValueError: formats differ (``fp8`` rows against ``fp8_ds_mla`` ...), before memory is made.
+    """
+
+    def __init__(
+        self,
+        device_pool: DevicePool,
+        host_pool: HostPool,
+        io_backend: str = "auto",
+        workers: int = 0,
+    ) -> None:
+        if device_pool.format != host_pool.format:
+            raise ValueError(
+                f"the device pool has format {device_pool.format.fingerprint}, "
+                f"the host pool {host_pool.format.fingerprint}"
+            )
+        one_of(io_backend, "io_backend", IO_BACKENDS)
+        self.device_pool = device_pool
+        self.host_pool = host_pool
+        self._pid = os.getpid()
+        self._closed = False
+        self._native = _core.TransferEngine(
+            native_format(device_pool.format),
+            device_pool.device,
+            device_pool.num_pages,
+            device_pool.native_buffers,
+            host_pool.memory,
+            host_pool.native_layout,
+            workers,
+        )
+
+    def save(self, device_pages: Any, host_pages: Any, *, stream: Stream = None) -> Ticket:
+        """Copy device pages to host pages (same length), after the work queued on ``stream``.
+
+        Raises:
+            ValueError: lengths differ, an id is outside its pool, or a target page repeats.
+        """
+        return self._ordered(D2H, host_pages, device_pages, None, stream)
+
+    def load(
+        self,
+        host_pages: Any,
+        device_pages: Any,
+        *,
+        layers: Sequence[int] | None = None,
+        stream: Stream = None,
+    ) -> Ticket:
+        """Copy host pages to device pages (same length), layer by layer in the order of ``layers``.
+
+        layers: default all, ascending. Raises as ``save`` does.
+        """
+        return self._ordered(H2D, host_pages, device_pages, layers, stream)
+
+    def _ordered(
+        self,
+        direction: str,
+        host_pages: Any,
+        device_pages: Any,
+        layers: Sequence[int] | None,
+        stream: Stream,
+    ) -> Ticket:
+        fence = record(stream, self.device_pool.device)
+        host = page_ids(host_pages, self.host_pool.num_pages, "host_pages")
+        device = page_ids(device_pages, self.device_pool.num_pages, "device_pages")
+        return self.submit(direction, host, device, layers, [] if fence is None else [fence])
+
+    def submit(
+        self,
+        direction: str,
+        host_pages: PageIds,
+        device_pages: PageIds,
+        layers: Sequence[int] | None = None,
+        after: Sequence[_core.Fence] = (),
+    ) -> Ticket:
+        """The same with explicit fences: the copy starts when all of ``after`` are done."""
+        self._check_open()
+        native = self._native.submit(
+            direction,
+            host_pages,
+            device_pages,
+            None if layers is None else list(layers),
+            list(after),
+        )
+        return Ticket(native, self.device_pool.device)
+
+    def in_flight(self, direction: str) -> int:
+        """Copies of that direction (``h2d`` or ``d2h``) that have not ended."""
+        return self._native.in_flight(one_of(direction, "direction", DIRECTIONS))
+
+    def hold(self, direction: str) -> None:
+        """Test hook: keep copies of that direction in flight until ``release``."""
+        self._check_open()
+        self._native.hold(one_of(direction, "direction", DIRECTIONS))
+
+    def release(self, direction: str) -> None:
+        """Undo one ``hold``."""
+        if not self._closed and self._pid == os.getpid():
+            self._native.release(one_of(direction, "direction", DIRECTIONS))
+
+    def fail_next(self, direction: str, after_pages: int = 0) -> None:
+        """Test hook: the next copy of that direction fails after ``after_pages`` whole pages."""
+        self._check_open()
+        self._native.fail_next(one_of(direction, "direction", DIRECTIONS), after_pages)
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """Copies, pages and bytes moved, and runs they were merged into, by direction."""
+        return dict(self._native.counters())
+
+    def check(self) -> None:
+        """Raise ``InvariantError`` if the engine's books don't balance."""
+        native_check(self._native)
+
+    def close(self) -> None:
+        """Finish what is in flight (holds are opened) and end the threads. Idempotent."""
+        if not self._closed and self._pid == os.getpid():
+            self._closed = True
+            self._native.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise HiCacheError("the transfer engine is closed")
+        if self._pid != os.getpid():
+            raise HiCacheError(
+                "the transfer engine belongs to another process: a forked child has none of its "
+                "threads; make the engine after the fork"
+            )
+
+
+def _seconds(timeout: float | None) -> float | None:
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"timeout must be seconds or None, got {type(timeout).__name__}")
+    if not timeout >= 0:
+        raise ValueError(f"timeout={timeout} must be 0 or more seconds")
+    return float(timeout)

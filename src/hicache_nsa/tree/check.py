@@ -1,0 +1,61 @@
+"""``check_tree``: every rule of the radix tree, by a walk over all of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hicache_nsa.errors import require, require_equal
+from hicache_nsa.tree.node import Node
+from hicache_nsa.tree.tier import Tier
+
+if TYPE_CHECKING:
+    from hicache_nsa.tree.radix_tree import RadixTree
+
+
+def check_tree(tree: RadixTree) -> None:
+    """Raise ``InvariantError`` with both sides of the first broken equation."""
+    for namespace, root in tree.roots.items():
+        require_equal("root under its own namespace", root.namespace, namespace)
+        require(bool(root.children), f"namespace {namespace!r} has a root and no nodes")
+        require_equal("lock_ref of a root", root.lock_ref, 0)
+    nodes = list(tree.nodes())
+    for node in nodes:
+        _check_node(tree, node)
+    for tier in (tree.device, tree.host):
+        _check_tier(tier, nodes)
+
+
+def _check_node(tree: RadixTree, node: Node) -> None:
+    size = tree.page_size
+    parent = node.parent
+    assert parent is not None
+    require(not node.removed, f"{node} is in the tree and marked as removed")
+    require(len(node.key) > 0 and len(node.key) % size == 0, f"{node} has {len(node.key)} tokens")
+    require_equal(f"{node}: start and the parent's end", node.start, parent.end)
+    require_equal(f"{node}: end", node.end, node.start + len(node.key))
+    first = node.key.slice(0, size)
+    require(parent.children.get(first) is node, f"{node} is not under its first page")
+    in_tiers = max(tree.device.count(node), tree.host.count(node))
+    require_equal(
+        f"{node}: pages of the key and in the fuller tier", len(node.key) // size, in_tiers
+    )
+    below = sum(child.lock_ref for child in node.children.values())
+    require(node.lock_ref >= below >= 0, f"{node}: lock_ref < {below} of its children")
+
+
+def _check_tier(tier: Tier, nodes: list[Node]) -> None:
+    cached = locked = 0
+    for node in nodes:
+        count = tier.count(node)
+        cached += count
+        locked += count if node.lock_ref else 0
+        with_pages = [child for child in node.children.values() if tier.count(child)]
+        name = f"{node}: {tier.name}"
+        require_equal(f"{name} children", tier.children(node), len(with_pages))
+        if with_pages:
+            size = len(node.key) // max(len(next(iter(node.children))), 1)
+            require_equal(f"{name} pages above a child that is there", count, size)
+        if node.lock_ref == 0 and tier.is_leaf(node):
+            require(tier.is_queued(node), f"{name} leaf is not queued for eviction")
+    require_equal(f"{tier.name} cached pages", tier.cached, cached)
+    require_equal(f"{tier.name} locked pages", tier.locked, locked)

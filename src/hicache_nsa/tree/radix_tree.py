@@ -1,0 +1,214 @@
+"""``RadixTree``: prefixes of whole pages, one node an edge, with device and host pages.
+
+The tree knows tokens, page ids, locks and order of use. It owns no memory: pages that leave it are
+returned to the caller. Rules that hold after every call (``check``):
+
+- a node's key is a whole number of pages, and siblings differ in their first page;
+- in each tier the pages form unbroken prefixes: a node with a page there has a parent that is
+  there completely;
+- a node's lock counts everyone below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from hicache_nsa._core import TokenSpan
+from hicache_nsa.formats.checks import positive_int
+from hicache_nsa.tokens import NO_PAGES, PageIds
+from hicache_nsa.tree.check import check_tree
+from hicache_nsa.tree.node import Node, Root
+from hicache_nsa.tree.tier import Tier
+
+
+@dataclass(frozen=True)
+class Eviction:
+    """Pages that left a tier, and the tokens that are now left in none."""
+
+    pages: PageIds
+    dropped_tokens: int
+
+
+class RadixTree:
+    """See the module. Not thread-safe; ``HiCache`` holds its lock.
+
+    page_size: tokens a page.
+    roots: one root a namespace (``tokens.namespace``); a namespace without nodes has none.
+    """
+
+    def __init__(self, page_size: int) -> None:
+        self.page_size = positive_int(page_size, "page_size")
+        self.roots: dict[bytes, Root] = {}
+        self.device = Tier("device", "value", "device_children", "queued")
+        self.host = Tier("host", "host_value", "host_children", "host_queued")
+        self.clock = 0
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def find(self, tokens: TokenSpan, namespace: bytes = b"") -> tuple[list[Node], int]:
+        """The nodes that share whole pages with ``tokens``, and how many tokens they share.
+
+        The last node may be shared in part only. Changes nothing.
+        """
+        size = self.page_size
+        length = len(tokens) // size * size
+        path: list[Node] = []
+        node: Node | None = self.roots.get(namespace)
+        position = 0
+        while node is not None and position < length:
+            node = node.children.get(tokens.slice(position, position + size))
+            if node is None:
+                break
+            common = tokens.common_prefix(node.key, position)
+            path.append(node)
+            position += common - common % size
+            if position < node.end:
+                break
+        return path, position
+
+    def nodes(self) -> Iterator[Node]:
+        """Every node but the roots, parents first."""
+        stack: list[Node] = list(self.roots.values())
+        while stack:
+            node = stack.pop()
+            stack.extend(node.children.values())
+            if node.parent is not None:
+                yield node
+
+    def surviving(self, node: Node | None, end: int) -> Node | None:
+        """The deepest node still in the tree on ``node``'s path that starts before ``end``."""
+        while node is not None and (node.removed or node.start >= end):
+            node = node.parent
+        return None if node is None or node.parent is None else node
+
+    # -- structure ----------------------------------------------------------------------------
+
+    def root(self, namespace: bytes) -> Root:
+        """The root of ``namespace``, made if there is none."""
+        root = self.roots.get(namespace)
+        if root is None:
+            root = self.roots[namespace] = Root(namespace)
+        return root
+
+    def add(self, parent: Node, key: TokenSpan) -> Node:
+        """A new leaf below ``parent``, with no pages yet and hit 1. ``key`` is copied."""
+        node = Node(key.copy(), parent, parent.end)
+        node.hits = 1
+        parent.children[node.key.slice(0, self.page_size)] = node
+        return node
+
+    def split(self, node: Node, position: int) -> Node:
+        """Split ``node`` at ``position`` (of the prefix, whole pages); returns the upper part.
+
+        The lower part stays the same object, so that handles, matches and copies in flight that
+        refer to it find everything above it by climbing.
+        """
+        at = position - node.start
+        first = node.key.slice(0, self.page_size)
+        upper = Node(node.key.slice(0, at).copy(), node.parent, node.start)
+        upper.lock_ref = node.lock_ref
+        upper.last_access, upper.hits = node.last_access, node.hits
+        upper.priority = node.priority
+        upper.load, upper.save = node.load, node.save
+        assert node.parent is not None, "a root is never split"
+        node.parent.children[first] = upper
+        node.parent = upper
+        node.key = node.key.slice(at, len(node.key)).copy()
+        node.start = position
+        upper.children[node.key.slice(0, self.page_size)] = node
+        pages = at // self.page_size
+        self.device.replace_split(upper, node, node.value, pages)
+        self.host.replace_split(upper, node, node.host_value, pages)
+        return upper
+
+    def cut(self, node: Node | None, position: int) -> Node | None:
+        """The node that ends exactly at ``position`` on ``node``'s path, split off if need be."""
+        node = self.surviving(node, position)
+        if node is None or node.end <= position:
+            return node
+        return self.split(node, position)
+
+    def touch(self, path: list[Node], *, hit: bool) -> None:
+        """Mark the nodes as used now; ``hit`` also counts a hit."""
+        self.clock += 1
+        for node in path:
+            node.last_access = self.clock
+            if hit:
+                node.hits += 1
+
+    # -- locks --------------------------------------------------------------------------------
+
+    def lock(self, node: Node | None) -> None:
+        """Protect ``node`` and everything above it from eviction, in both tiers."""
+        while node is not None and node.parent is not None:
+            if node.lock_ref == 0:
+                self.device.lock(node)
+                self.host.lock(node)
+            node.lock_ref += 1
+            node = node.parent
+
+    def unlock(self, node: Node | None) -> None:
+        """Undo one ``lock`` of the same node."""
+        while node is not None and node.parent is not None:
+            assert node.lock_ref > 0, f"{node} is not locked"
+            node.lock_ref -= 1
+            if node.lock_ref == 0:
+                self.device.unlock(node)
+                self.host.unlock(node)
+            node = node.parent
+
+    # -- pages --------------------------------------------------------------------------------
+
+    def set_device(self, node: Node, pages: PageIds | None) -> None:
+        """Set ``node.value``: pages of its leading pages that have landed on the device."""
+        self.device.set_pages(node, pages)
+
+    def set_host(self, node: Node, pages: PageIds | None) -> None:
+        """Set ``node.host_value``: pages of its leading pages whose save has landed."""
+        self.host.set_pages(node, pages)
+
+    def evict(self, tier: Tier, num_pages: int) -> Eviction:
+        """Take up to ``num_pages`` pages out of ``tier``, whole pages from the tails of leaves."""
+        taken: list[PageIds] = []
+        dropped = 0
+        while num_pages > 0 and (node := tier.pop_victim()) is not None:
+            pages = tier.pages(node)
+            assert pages is not None
+            keep = max(len(pages) - num_pages, 0)
+            taken.append(pages[keep:])
+            num_pages -= len(pages) - keep
+            tier.set_pages(node, pages[:keep].copy())
+            dropped += self.trim(node)
+        return Eviction(np.concatenate(taken) if taken else NO_PAGES, dropped)
+
+    def trim(self, node: Node) -> int:
+        """Forget the tokens at the node's tail that are in no tier; returns how many."""
+        pages = max(self.device.count(node), self.host.count(node))
+        keep = pages * self.page_size
+        dropped = len(node.key) - keep
+        if dropped == 0:
+            return 0
+        if keep == 0:
+            self.remove(node)
+            return dropped
+        node.key = node.key.slice(0, keep)
+        if node.key.buffer_tokens > 2 * keep:
+            node.key = node.key.copy()
+        node.end = node.start + keep
+        return dropped
+
+    def remove(self, node: Node) -> None:
+        """Take a leaf without pages out of the tree, and its root with it when that is empty."""
+        parent = node.parent
+        assert parent is not None and not node.children
+        del parent.children[node.key.slice(0, self.page_size)]
+        node.removed = True
+        if isinstance(parent, Root) and not parent.children:
+            self.roots.pop(parent.namespace, None)
+
+    def check(self) -> None:
+        """Walk the whole tree; raise ``InvariantError`` if a rule of this module is broken."""
+        check_tree(self)

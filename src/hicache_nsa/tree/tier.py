@@ -1,0 +1,119 @@
+"""A tier's side of the tree: which pages it holds, how many are locked, which leaf goes next."""
+
+from __future__ import annotations
+
+import heapq
+from typing import cast
+
+from hicache_nsa.tokens import PageIds
+from hicache_nsa.tree.node import Node
+
+
+class Tier:
+    """Counters and eviction order of one tier. Only ``RadixTree`` calls the methods that change it.
+
+    A *leaf* of a tier is a node with pages there and no child that has any. Pages leave a tier
+    only from the tail of an unlocked leaf, so a tier's pages always form unbroken prefixes.
+
+    The order is least recently used first: a heap with one entry a leaf. A node that was used
+    since it was queued is queued anew when it comes up, so that a use costs nothing and an
+    eviction O(log n).
+
+    pages, children, queued: names of the ``Node`` attributes that belong to this tier.
+    """
+
+    def __init__(self, name: str, pages: str, children: str, queued: str) -> None:
+        self.name = name
+        self.cached = 0
+        self.locked = 0
+        self._pages = pages
+        self._children = children
+        self._queued = queued
+        self._heap: list[tuple[int, int, Node]] = []
+        self._sequence = 0
+
+    @property
+    def evictable(self) -> int:
+        """Pages that eviction can take now."""
+        return self.cached - self.locked
+
+    def pages(self, node: Node) -> PageIds | None:
+        """The node's pages in this tier, None when there are none."""
+        return cast("PageIds | None", getattr(node, self._pages))
+
+    def count(self, node: Node) -> int:
+        """How many pages the node has in this tier."""
+        pages = getattr(node, self._pages)
+        return 0 if pages is None else len(pages)
+
+    def children(self, node: Node) -> int:
+        """How many of the node's children have pages in this tier."""
+        return cast(int, getattr(node, self._children))
+
+    def is_leaf(self, node: Node) -> bool:
+        """Whether the node has pages here and none of its children has."""
+        return getattr(node, self._pages) is not None and getattr(node, self._children) == 0
+
+    def set_pages(self, node: Node, pages: PageIds | None) -> None:
+        """Replace the node's pages (None or empty: none) and keep every count right."""
+        old = self.count(node)
+        new = 0 if pages is None else len(pages)
+        setattr(node, self._pages, pages if new else None)
+        self.cached += new - old
+        if node.lock_ref:
+            self.locked += new - old
+        parent = node.parent
+        if parent is not None and (old == 0) != (new == 0):
+            setattr(parent, self._children, self.children(parent) + (1 if new else -1))
+            if not new:
+                self.offer(parent)
+        self.offer(node)
+
+    def replace_split(self, prefix: Node, suffix: Node, pages: PageIds | None, at: int) -> None:
+        """Share ``pages`` of a node that was split after page ``at``; totals stay as they are."""
+        head = None if pages is None else pages[:at].copy()
+        tail = None if pages is None or len(pages) <= at else pages[at:].copy()
+        setattr(prefix, self._pages, head)
+        setattr(suffix, self._pages, tail)
+        setattr(prefix, self._children, 0 if tail is None else 1)
+        self.offer(prefix)
+
+    def lock(self, node: Node) -> None:
+        """The node's first user came."""
+        self.locked += self.count(node)
+
+    def unlock(self, node: Node) -> None:
+        """The node's last user went."""
+        self.locked -= self.count(node)
+        self.offer(node)
+
+    def offer(self, node: Node) -> None:
+        """Queue ``node`` for eviction if it is an unlocked leaf and not queued yet."""
+        if node.lock_ref == 0 and self.is_leaf(node) and not getattr(node, self._queued):
+            setattr(node, self._queued, True)
+            self._sequence += 1
+            heapq.heappush(self._heap, (node.last_access, self._sequence, node))
+
+    def pop_victim(self) -> Node | None:
+        """The unlocked leaf that was used least recently, taken off the queue; None if none is."""
+        while self._heap:
+            last_access, _, node = heapq.heappop(self._heap)
+            setattr(node, self._queued, False)
+            if node.removed or node.lock_ref or not self.is_leaf(node):
+                continue
+            if node.last_access == last_access:
+                return node
+            self.offer(node)
+        return None
+
+    def is_queued(self, node: Node) -> bool:
+        """Whether the node stands in the eviction queue."""
+        return cast(bool, getattr(node, self._queued))
+
+    def clear(self) -> None:
+        """Nothing cached, nothing locked, nothing queued (the nodes are gone or reset)."""
+        for _, _, node in self._heap:
+            setattr(node, self._queued, False)
+        self._heap.clear()
+        self.cached = 0
+        self.locked = 0

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -30,6 +31,18 @@ class Eviction:
 
     pages: PageIds
     dropped_tokens: int
+
+
+class _Range(Protocol):
+    start: int
+    end: int
+
+
+def _share(copy: _Range | None, position: int) -> tuple[_Range | None, _Range | None]:
+    """Which of the two parts of a node split at ``position`` the copy in flight covers."""
+    if copy is None:
+        return None, None
+    return copy if copy.start < position else None, copy if copy.end > position else None
 
 
 class RadixTree:
@@ -112,7 +125,8 @@ class RadixTree:
         upper.lock_ref = node.lock_ref
         upper.last_access, upper.hits = node.last_access, node.hits
         upper.priority = node.priority
-        upper.load, upper.save = node.load, node.save
+        upper.load, node.load = _share(node.load, position)
+        upper.save, node.save = _share(node.save, position)
         assert node.parent is not None, "a root is never split"
         node.parent.children[first] = upper
         node.parent = upper

@@ -1,0 +1,26 @@
+"""Random work on a cache, with every byte checked and check() after every step."""
+
+from __future__ import annotations
+
+import pytest
+from engine import Engine
+
+STEPS = 400
+
+
+@pytest.mark.parametrize("layout", ["page_first", "layer_first", "page_first_direct"])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("device_pages", "host_pages"), [(24, 40), (16, 8), (12, 0), (40, 12)])
+def test_random_work(seed: int, layout: str, device_pages: int, host_pages: int) -> None:
+    engine = Engine(seed, device_pages=device_pages, host_pages=host_pages, layout=layout)
+    for _ in range(STEPS):
+        engine.step()
+    engine.end()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_work_with_polled_acks(seed: int) -> None:
+    engine = Engine(seed, device_pages=24, host_pages=24, acks="poll")
+    for _ in range(STEPS):
+        engine.step()
+    engine.end()

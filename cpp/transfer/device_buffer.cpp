@@ -1,5 +1,7 @@
 #include "transfer/device_buffer.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <utility>
 
@@ -13,27 +15,31 @@ void DeviceBuffer::check_shape() const {
         bad_argument("Device buffer of ", rows, " rows of ", row_bytes,
                      " bytes: both must be positive and a page below 2^62 bytes.");
     }
+    if (std::min(page_stride, row_stride) < -kMaxBytes ||
+        std::max(page_stride, row_stride) > kMaxBytes) {
+        bad_argument("Device buffer with strides ", page_stride, " and ", row_stride,
+                     ": both must be within 2^62 bytes.");
+    }
     if (address == 0) bad_argument("Device buffer with address 0.");
 }
 
 void DeviceBuffer::check_disjoint(int64_t num_pages) const {
-    // Two nested strides keep apart what they hold if the larger one spans all of the smaller.
     struct Axis {
         int64_t stride;
         int64_t count;
     };
-    Axis inner{std::abs(row_stride), rows};
-    Axis outer{std::abs(page_stride), num_pages};
-    if (inner.count <= 1) inner = {row_bytes, 1};
-    if (outer.count <= 1) return;
-    if (outer.stride < inner.stride) std::swap(inner, outer);
-    const bool inner_fits = inner.count <= 1 || inner.stride >= row_bytes;
-    const bool outer_fits =
-        outer.count <= 1 || (outer.stride - row_bytes) / inner.stride >= inner.count - 1;
-    if (!inner_fits || !outer_fits || outer.stride < row_bytes) {
-        bad_argument("Device buffer whose pages overlap: page stride ", page_stride,
-                     ", row stride ", row_stride, ", ", num_pages, " pages of ", rows, " rows of ",
-                     row_bytes, " bytes.");
+    std::array axes{Axis{std::abs(row_stride), rows}, Axis{std::abs(page_stride), num_pages}};
+    if (axes[1].stride < axes[0].stride) std::swap(axes[0], axes[1]);
+    // Nested axes keep apart what they hold if a step of each spans all that lies inside it.
+    __int128 spanned = row_bytes;
+    for (const auto& [stride, count] : axes) {
+        if (count <= 1) continue;
+        if (stride < spanned) {
+            bad_argument("Device buffer whose pages overlap: page stride ", page_stride,
+                         ", row stride ", row_stride, ", ", num_pages, " pages of ", rows,
+                         " rows of ", row_bytes, " bytes.");
+        }
+        spanned += static_cast<__int128>(stride) * (count - 1);
     }
 }
 

@@ -1,0 +1,301 @@
+"""
+C++ core of hicache_nsa: formats, host memory, pages, tokens and transfers.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, overload
+
+import numpy
+import numpy.typing
+from numpy.typing import NDArray
+
+
+def build_info() -> dict[str, str | bool]:
+    """
+    What this build holds: version, debug, cuda, nanobind ('split' or 'linked'), compiler.
+    """
+
+class PoolFormat:
+    """Which buffers a page has and how many bytes each takes."""
+
+    def __init__(self, page_size: int, num_layers: int, buffers: Sequence[tuple[str, int, Sequence[int]]]) -> None:
+        """
+        buffers: (name, bytes of one page of one layer, owning layers ascending).
+        """
+
+    @property
+    def page_size(self) -> int:
+        """Slots a page."""
+
+    @property
+    def num_layers(self) -> int: ...
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of a page's record."""
+
+    def layer_bytes(self, layer: int) -> int:
+        """Bytes of one page's buffers of one layer."""
+
+    def __eq__(self, arg: object, /) -> bool: ...
+
+class HostLayout:
+    """Where a page's bytes lie in the host pool."""
+
+    def __init__(self, format: PoolFormat, layout: str, num_pages: int) -> None:
+        """layout: 'layer_first', 'page_first' or 'page_first_direct'."""
+
+    @property
+    def format(self) -> PoolFormat: ...
+
+    @property
+    def layout(self) -> str: ...
+
+    @property
+    def num_pages(self) -> int: ...
+
+    @property
+    def total_bytes(self) -> int: ...
+
+    def offset(self, buffer: int, layer: int, page: int) -> int:
+        """First byte of one (buffer index, layer, page) in the pool."""
+
+class HostMemory:
+    """One anonymous mapping that holds a host pool."""
+
+    def __init__(self, nbytes: int, *, threads: int = 0, prefault: bool = True) -> None:
+        """
+        Maps nbytes and touches them with several threads (0: one a core). MemoryError with the numbers if the mapping fails.
+        """
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def address(self) -> int:
+        """Address of the first byte; 0 for an empty mapping."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether guard zones surround the bytes (debug builds)."""
+
+    def view(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]:
+        """The bytes as a uint8 array [nbytes] that keeps the mapping alive."""
+
+    def check(self) -> None:
+        """RuntimeError naming the offset if a guard zone was overwritten."""
+
+class PageAllocator:
+    """Hands out the pages of one pool."""
+
+    def __init__(self, num_pages: int, reserved: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """reserved: page ids that are never handed out."""
+
+    @property
+    def num_pages(self) -> int:
+        """Pages, reserved ones included."""
+
+    @property
+    def total_pages(self) -> int:
+        """Pages that can be handed out."""
+
+    @property
+    def free_pages(self) -> int: ...
+
+    @property
+    def num_extents(self) -> int:
+        """Maximal runs of neighbouring free pages."""
+
+    @property
+    def largest_extent(self) -> int:
+        """Pages of the longest run."""
+
+    def allocate(self, n: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))] | None:
+        """
+        n page ids, ascending and in as few runs of neighbours as possible; None if fewer are free.
+        """
+
+    def free(self, pages: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """
+        Gives pages back, in any order. ValueError, nothing freed: a page that is out of range, reserved, free already or twice in the list.
+        """
+
+    def is_allocated(self, pages: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> bool:
+        """Whether every page is allocated."""
+
+    def check(self) -> None:
+        """RuntimeError with both sides of an equation that does not hold."""
+
+class TokenSpan:
+    """An immutable run of int64 token ids."""
+
+    def __init__(self, tokens: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """
+        A view of the array, which must not be changed afterwards; copy() detaches.
+        """
+
+    def copy(self) -> TokenSpan:
+        """The same tokens in a buffer of their own."""
+
+    def slice(self, begin: int, end: int) -> TokenSpan:
+        """Tokens [begin, end), sharing the buffer."""
+
+    def __len__(self) -> int: ...
+
+    def numpy(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]:
+        """The tokens as a fresh int64 array."""
+
+    def common_prefix(self, other: TokenSpan, offset: int = 0) -> int:
+        """How many leading tokens of self[offset:] and other are equal."""
+
+    def __hash__(self) -> int: ...
+
+    def __eq__(self, arg: object, /) -> bool: ...
+
+    @property
+    def buffer_tokens(self) -> int:
+        """Tokens in the buffer that this run keeps alive."""
+
+    @property
+    def shares_buffer_bytes(self) -> int:
+        """Bytes of that buffer."""
+
+def namespace_seed(format_name: bytes, extra_key: bytes) -> bytes:
+    """Start of the hash chain of one namespace: BLAKE2b-128, 16 bytes."""
+
+@overload
+def page_hashes(tokens: TokenSpan, page_size: int, seed: bytes) -> Annotated[NDArray[numpy.uint8], dict(shape=(None, None))]: ...
+
+@overload
+def page_hashes(tokens: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], page_size: int, seed: bytes) -> Annotated[NDArray[numpy.uint8], dict(shape=(None, None))]:
+    """
+    Chained BLAKE2b-128 digest of each whole page: uint8 array [pages, 16].
+    """
+
+class Fence:
+    """Everything submitted to a timeline so far."""
+
+    def done(self) -> bool:
+        """Whether all of it is complete."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits for done(); seconds, False at the limit."""
+
+class Timeline:
+    """A stream's clock on the CPU backend."""
+
+    def __init__(self) -> None: ...
+
+    def submit(self) -> int:
+        """Announces work; returns the value to complete later."""
+
+    def complete(self, value: int) -> None:
+        """
+        All work up to value is complete. ValueError: never submitted, or complete already.
+        """
+
+    def fence(self) -> Fence:
+        """A fence behind everything submitted so far."""
+
+class DeviceBuffer:
+    """One (buffer, layer) of a device pool."""
+
+    def __init__(self, address: int, page_stride: int, rows: int, row_bytes: int, row_stride: int) -> None:
+        """
+        Row r of page p lies at address + p * page_stride + r * row_stride; all in bytes.
+        """
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def page_stride(self) -> int: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def row_bytes(self) -> int: ...
+
+    @property
+    def row_stride(self) -> int: ...
+
+class Ticket:
+    """The handle of a submitted copy."""
+
+    def done(self) -> bool:
+        """Whether the copy has ended, well or not."""
+
+    @property
+    def error(self) -> str | None:
+        """Why it failed; None while in flight or if it did not."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """
+        Waits for the end; seconds, False at the limit. Does not raise for a failed copy.
+        """
+
+    def wait_layer(self, layer: int, timeout: float | None = None) -> bool:
+        """
+        Waits until that layer has landed or the copy has failed; False at the limit.
+        """
+
+    def layer_done(self, layer: int) -> bool:
+        """
+        Whether that layer's bytes are in place; False for a layer of a failed copy.
+        """
+
+    @property
+    def pages(self) -> int:
+        """Pages asked for."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes asked for."""
+
+    @property
+    def pages_copied(self) -> int:
+        """The first so many pairs were copied whole; 0 until done."""
+
+    @property
+    def seconds(self) -> float:
+        """Time spent copying; 0 until done."""
+
+class TransferEngine:
+    """Moves pages between a device and a host pool."""
+
+    def __init__(self, format: PoolFormat, device: str, device_pages: int, device_buffers: Sequence[DeviceBuffer], host: HostMemory, layout: HostLayout, workers: int = 0) -> None:
+        """
+        device_buffers: for each buffer of the format, for each of its layers; whoever owns that memory keeps it alive until close(). workers: threads a direction, 0 = chosen.
+        """
+
+    def submit(self, direction: str, host_pages: numpy.typing.NDArray[numpy.int64], device_pages: numpy.typing.NDArray[numpy.int64], layers: Sequence[int] | None = None, after: Sequence[Fence] = ()) -> Ticket:
+        """
+        Queues copies host_pages[i] <-> device_pages[i]; never waits for bytes. ValueError before any byte moves.
+        """
+
+    def hold(self, direction: str) -> None:
+        """While held, copies that have not started stay in flight. Counted."""
+
+    def release(self, direction: str) -> None: ...
+
+    def fail_next(self, direction: str, after_pages: int = 0) -> None:
+        """
+        The next copy in that direction copies its first after_pages pairs, then fails.
+        """
+
+    def in_flight(self, direction: str) -> int:
+        """Copies submitted and not ended."""
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """
+        Totals by direction: submitted, copies, failed, pages, bytes, runs. They never fall.
+        """
+
+    def check(self) -> None:
+        """RuntimeError with both sides of an equation that does not hold."""
+
+    def close(self, fence_timeout: float = 5.0) -> None:
+        """
+        Opens the gates, finishes the copies, ends the threads. Copies whose fences do not complete within fence_timeout seconds fail. Idempotent.
+        """

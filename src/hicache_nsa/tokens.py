@@ -27,7 +27,10 @@ def token_span(tokens: Tokens) -> TokenSpan:
         TypeError: values that are no integers (floats, bools, strings).
         ValueError: not one-dimensional, or an id beyond int64.
     """
-    return TokenSpan(int64_array(tokens, "tokens"))
+    try:
+        return TokenSpan(tokens)  # takes nothing but contiguous int64
+    except TypeError:
+        return TokenSpan(int64_array(tokens, "tokens"))
 
 
 def page_ids(pages: Any, total: int, name: str = "pages") -> PageIds:
@@ -73,7 +76,11 @@ def _from_sequence(values: Any, name: str) -> npt.NDArray[Any]:
         if all(isinstance(v, (int, np.integer)) and not isinstance(v, bool) for v in array.flat):
             raise ValueError(f"{name}: an id does not fit in int64")
         raise TypeError(f"{name} must be integers, got mixed objects")
-    if array.dtype.kind in "iu" and any(value is True or value is False for value in values):
+    if (
+        array.ndim == 1
+        and array.dtype.kind in "iu"
+        and any(value is True or value is False for value in values)
+    ):
         raise TypeError(f"{name} must be integers, got a bool")  # numpy reads [1, True] as ints
     return array
 

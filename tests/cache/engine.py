@@ -80,6 +80,7 @@ class Engine:
         self.requests: list[Request] = []
         self.held = {"h2d": contextlib.ExitStack(), "d2h": contextlib.ExitStack()}
         self.is_held = {"h2d": False, "d2h": False}
+        self.bad_loads: set = set()
         self.last = self.cache.stats()
 
     # -- steps --------------------------------------------------------------------------------
@@ -126,8 +127,6 @@ class Engine:
         request = Request(namespace, tokens, pages, handle, load, doomed)
         self.requests.append(request)
         self.compute(request)
-
-    bad_loads: set = set()
 
     def compute(self, request: Request) -> None:
         """Compute the rest of the tokens, or as much as there are pages for."""

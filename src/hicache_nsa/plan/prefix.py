@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,32 +24,38 @@ class CachedPrefix(NamedTuple):
     loading_pages: int
 
 
-def cached_prefix(path: list[Node], end: int, page_size: int) -> CachedPrefix:
+def cached_prefix(path: Sequence[Node], end: int, page_size: int) -> CachedPrefix:
     """The usable part of ``path`` up to position ``end``. The arrays are fresh."""
     device: list[PageIds] = []
+    for index, node in enumerate(path):
+        value = node.value
+        if value is None or len(value) * page_size < node.end - node.start:
+            return _with_host(device, path, index, end, page_size)
+        device.append(value)
+    if path and end < path[-1].end:
+        device[-1] = device[-1][: (end - path[-1].start) // page_size]
+    return CachedPrefix(_join(device), NO_PAGES, 0)
+
+
+def _with_host(
+    device: list[PageIds], path: Sequence[Node], first: int, end: int, page_size: int
+) -> CachedPrefix:
+    """The same where node ``first`` is the first that is not on the device completely."""
     host: list[PageIds] = []
     loading = 0
-    on_device = True
-    for node in path:
+    for index in range(first, len(path)):
+        node = path[index]
         pages = (min(node.end, end) - node.start) // page_size
-        landed = 0
-        if on_device:
-            value = node.value
-            landed = 0 if value is None else min(len(value), pages)
-            if landed:
-                device.append(value[:landed])  # type: ignore[index]
-            if landed == pages:
-                continue
-            on_device = False
-        saved = 0 if node.host_value is None else min(len(node.host_value), pages)
-        if saved > landed:
-            host.append(node.host_value[landed:saved])  # type: ignore[index]
-            if node.load is not None:
-                loading += saved - landed
-        if saved < pages:
+        landed = min(len(node.device_pages), pages) if index == first else 0
+        device.append(node.device_pages[:landed])
+        part = node.host_pages[landed:pages]
+        host.append(part)
+        if node.load is not None:
+            loading += len(part)
+        if landed + len(part) < pages:
             break
     return CachedPrefix(_join(device), _join(host), loading)
 
 
 def _join(parts: list[PageIds]) -> PageIds:
-    return np.concatenate(parts) if parts else NO_PAGES.copy()
+    return np.concatenate(parts) if parts else NO_PAGES

@@ -67,19 +67,19 @@ class RadixTree:
         The last node may be shared in part only. Changes nothing.
         """
         size = self.page_size
-        length = len(tokens) // size * size
+        last = len(tokens) - size
         path: list[Node] = []
         node: Node | None = self.roots.get(namespace)
         position = 0
-        while node is not None and position < length:
+        while node is not None and position <= last:
             node = node.children.get(tokens.slice(position, position + size))
             if node is None:
                 break
-            common = tokens.common_prefix(node.key, position)
             path.append(node)
-            position += common - common % size
-            if position < node.end:
-                break
+            common = tokens.common_prefix(node.key, position)
+            if position + common < node.end:
+                return path, position + common - common % size
+            position = node.end
         return path, position
 
     def nodes(self) -> Iterator[Node]:

@@ -14,9 +14,9 @@ import statistics
 import time
 
 import numpy as np
-from report import write_report
 
 import hicache_nsa as hc
+from report import write_report
 
 LENGTHS = (8_192, 131_072)
 PAGE = 64

@@ -29,15 +29,16 @@ class Ticket:
     def __init__(self, native: _core.Ticket, device: str) -> None:
         self._native = native
         self._device = device
+        self._pid = os.getpid()
 
     def done(self) -> bool:
         """True once the copy has ended, well or not."""
-        return self._native.done()
+        return self._native.done() or self._running()
 
     @property
     def error(self) -> str | None:
         """Why the copy failed; None while in flight or when it went well."""
-        return self._native.error
+        return self._native.error if self.done() else None
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end, at most ``timeout`` seconds; False at the limit.
@@ -53,7 +54,8 @@ class Ticket:
 
     def wait_end(self, timeout: float | None = None) -> bool:
         """``wait`` that does not raise for a failed copy: ask ``error``."""
-        return self._native.wait(_seconds(timeout))
+        limit = seconds_of(timeout)
+        return self.done() or self._native.wait(limit)
 
     def wait_layer(self, layer: int, stream: Stream = None) -> None:
         """Make ``stream`` wait until ``layer`` has landed, all its buffers.
@@ -63,15 +65,16 @@ class Ticket:
         when the copy failed: ask ``error`` before using what was computed behind it.
         """
         check_stream(stream, self._device)
+        if self.layer_done(layer):  # an unknown layer is reported here, not on the stream
+            return
         if isinstance(stream, CpuStream):
-            self._native.layer_done(layer)  # an unknown layer is reported here, not over there
             stream.enqueue(self._native.wait_layer, layer)
         else:
             self._native.wait_layer(layer)
 
     def layer_done(self, layer: int) -> bool:
         """True once ``layer`` and those before it have landed."""
-        return self._native.layer_done(layer)
+        return self._native.layer_done(layer) or (not self.done() and self._running())
 
     @property
     def pages(self) -> int:
@@ -88,6 +91,15 @@ class Ticket:
         """Time the copy itself took; 0 until it is done."""
         return self._native.seconds
 
+    def _running(self) -> bool:
+        """False: it is in flight. ``HiCacheError`` where it never ends, in a forked child."""
+        if self._pid != os.getpid():
+            raise HiCacheError(
+                "this copy was in flight in the parent process; a forked child has none of its "
+                "threads and can't wait for it"
+            )
+        return False
+
 
 class TransferEngine:
     """Moves pages between ``device_pool`` and ``host_pool``, which must have one format.
@@ -96,10 +108,13 @@ class TransferEngine:
     still in flight the other way runs after it.
     io_backend: ``kernel``, ``direct`` or ``auto``; on the CPU all three are host threads.
     workers: threads a direction; 0 chooses.
+    An engine that is dropped without ``close()`` finishes its copies first: they use its pools.
 
     Raises:
         ValueError: formats differ (``fp8`` rows against ``fp8_ds_mla`` ...), before memory is made.
     """
+
+    _native: _core.TransferEngine | None = None
 
     def __init__(
         self,
@@ -117,7 +132,7 @@ class TransferEngine:
         self.device_pool = device_pool
         self.host_pool = host_pool
         self._pid = os.getpid()
-        self._closed = False
+        self._totals: dict[str, dict[str, int]] = {}
         self._native = _core.TransferEngine(
             native_format(device_pool.format),
             device_pool.device,
@@ -172,8 +187,7 @@ class TransferEngine:
         after: Sequence[_core.Fence] = (),
     ) -> Ticket:
         """The same with explicit fences: the copy starts when all of ``after`` are done."""
-        self._check_open()
-        native = self._native.submit(
+        native = self._open().submit(
             direction,
             host_pages,
             device_pages,
@@ -184,48 +198,61 @@ class TransferEngine:
 
     def in_flight(self, direction: str) -> int:
         """Copies of that direction (``h2d`` or ``d2h``) that have not ended."""
-        return self._native.in_flight(one_of(direction, "direction", DIRECTIONS))
+        one_of(direction, "direction", DIRECTIONS)
+        native = self._native
+        return 0 if native is None else native.in_flight(direction)
 
     def hold(self, direction: str) -> None:
         """Test hook: keep copies of that direction in flight until ``release``."""
-        self._check_open()
-        self._native.hold(one_of(direction, "direction", DIRECTIONS))
+        self._open().hold(one_of(direction, "direction", DIRECTIONS))
 
     def release(self, direction: str) -> None:
-        """Undo one ``hold``."""
-        if not self._closed and self._pid == os.getpid():
-            self._native.release(one_of(direction, "direction", DIRECTIONS))
+        """Undo one ``hold``; a no-op once the engine is closed."""
+        native = self._native
+        if native is not None and self._pid == os.getpid():
+            native.release(one_of(direction, "direction", DIRECTIONS))
 
     def fail_next(self, direction: str, after_pages: int = 0) -> None:
         """Test hook: the next copy of that direction fails after ``after_pages`` whole pages."""
-        self._check_open()
-        self._native.fail_next(one_of(direction, "direction", DIRECTIONS), after_pages)
+        self._open().fail_next(one_of(direction, "direction", DIRECTIONS), after_pages)
 
     def counters(self) -> dict[str, dict[str, int]]:
         """Copies, pages and bytes moved, and runs they were merged into, by direction."""
-        return dict(self._native.counters())
+        native = self._native
+        return dict(self._totals if native is None else native.counters())
 
     def check(self) -> None:
         """Raise ``InvariantError`` if the engine's books don't balance."""
-        native_check(self._native)
+        if self._native is not None:
+            native_check(self._open())
 
     def close(self) -> None:
-        """Finish what is in flight (holds are opened) and end the threads. Idempotent."""
-        if not self._closed and self._pid == os.getpid():
-            self._closed = True
-            self._native.close()
+        """Finish what is in flight (holds are opened), end the threads and let go of the memory.
 
-    def _check_open(self) -> None:
-        if self._closed:
+        Idempotent.
+        """
+        native = self._native
+        if native is not None and self._pid == os.getpid():
+            native.close()
+            self._totals = native.counters()
+            self._native = None
+
+    def __del__(self) -> None:
+        self.close()  # before the pools go: copies in flight read and write their memory
+
+    def _open(self) -> _core.TransferEngine:
+        if self._native is None:
             raise HiCacheError("the transfer engine is closed")
         if self._pid != os.getpid():
             raise HiCacheError(
                 "the transfer engine belongs to another process: a forked child has none of its "
                 "threads; make the engine after the fork"
             )
+        return self._native
 
 
-def _seconds(timeout: float | None) -> float | None:
+def seconds_of(timeout: float | None) -> float | None:
+    """``timeout`` as a float, or None; ``TypeError``/``ValueError`` unless it is 0 or more."""
     if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):

@@ -41,7 +41,7 @@ def test_torch_tensors() -> None:
     [
         ([1.0], TypeError), (["1"], TypeError), ("123", TypeError), (b"12", TypeError),
         ([1, True], TypeError), (np.array([True]), TypeError), (np.zeros(3), TypeError),
-        (None, TypeError), (7, ValueError), ([[1]], ValueError), (np.zeros((2, 2), int), ValueError),
+        (None, TypeError), (7, ValueError), ([[1]], ValueError), (np.eye(2, dtype=int), ValueError),
         ([2**70], ValueError), (np.array([2**63], dtype=np.uint64), ValueError),
         ({1: 2}, TypeError), ([1, None], TypeError),
     ],

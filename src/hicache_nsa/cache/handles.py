@@ -84,4 +84,5 @@ class LockHandle:
 
     def __repr__(self) -> str:
         state = "released" if self._released else "held"
-        return f"LockHandle(device_tokens={self.device_tokens}, host_tokens={self.host_tokens}, {state})"
+        tokens = f"device_tokens={self.device_tokens}, host_tokens={self.host_tokens}"
+        return f"LockHandle({tokens}, {state})"

@@ -8,10 +8,11 @@ from pathlib import Path
 import click
 
 from hicache_nsa.cli.json_output import JsonTarget, write_json
-from hicache_nsa.demo.prompts import DEFAULT_QUESTIONS, DEFAULT_SHOTS, PromptPlan, PromptsError
+from hicache_nsa.demo.prompts import DEFAULT_QUESTIONS, DEFAULT_SHOTS, PromptPlan
 from hicache_nsa.demo.settings import DemoSettings
-from hicache_nsa.demo.tokenizers import TokenizerError
+from hicache_nsa.errors import HiCacheError
 
+DEFAULTS = DemoSettings()
 EXTRA_MODULES = {"torch", "rich", "tokenizers"}
 
 
@@ -42,28 +43,28 @@ EXTRA_MODULES = {"torch", "rich", "tokenizers"}
 @click.option(
     "--max-new-tokens",
     type=click.IntRange(min=1),
-    default=DemoSettings.max_new_tokens,
+    default=DEFAULTS.max_new_tokens,
     show_default=True,
     help="Tokens generated for each question.",
 )
 @click.option(
     "--layers",
     type=click.IntRange(min=1),
-    default=DemoSettings.layers,
+    default=DEFAULTS.layers,
     show_default=True,
     help="Layers of the model.",
 )
 @click.option(
     "--kv-dtype",
     type=click.Choice(["fp8_ds_mla", "bf16", "fp8", "fp32"]),
-    default=DemoSettings.kv_dtype,
+    default=DEFAULTS.kv_dtype,
     show_default=True,
     help="Format of the latent rows.",
 )
 @click.option(
     "--layout",
     type=click.Choice(["layer_first", "page_first", "page_first_direct"]),
-    default=DemoSettings.layout,
+    default=DEFAULTS.layout,
     show_default=True,
     help="Order of the host pool.",
 )
@@ -80,12 +81,10 @@ EXTRA_MODULES = {"torch", "rich", "tokenizers"}
 @click.option(
     "--device",
     type=click.Choice(["cpu", "cuda"]),
-    default=DemoSettings.device,
+    default=DEFAULTS.device,
     show_default=True,
 )
-@click.option(
-    "--seed", type=int, default=DemoSettings.seed, show_default=True, help="Of the weights."
-)
+@click.option("--seed", type=int, default=DEFAULTS.seed, show_default=True, help="Of the weights.")
 @click.option(
     "--threads", type=click.IntRange(min=1), help="Compute threads.  [default: torch's choice]"
 )
@@ -115,8 +114,8 @@ def demo(
         )
     try:
         passed = _run(settings, json_target)
-    except (PromptsError, TokenizerError) as error:
-        raise click.UsageError(str(error)) from error
+    except HiCacheError as error:
+        raise click.ClickException(str(error)) from error
     except ModuleNotFoundError as error:
         if error.name not in EXTRA_MODULES:
             raise
@@ -131,7 +130,11 @@ def _run(settings: DemoSettings, json_target: str | None) -> bool:
     from hicache_nsa.demo.runner import Demo
     from hicache_nsa.demo.table import print_result
 
-    with Demo(settings) as prepared, progress_bar(prepared.steps) as step:
+    try:
+        prepared = Demo(settings)
+    except ValueError as error:  # a prompts file, a tokenizer or a size that cannot be used
+        raise click.UsageError(str(error)) from error
+    with prepared, progress_bar(prepared.steps) as step:
         result = prepared.run(step)
     if json_target != "-":
         print_result(result)

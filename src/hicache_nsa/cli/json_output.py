@@ -30,7 +30,7 @@ class JsonTarget(click.ParamType):
 
 def write_json(target: str, content: dict[str, object]) -> None:
     """Write what every command reports (version, command, environment), then ``content``."""
-    text = json.dumps({**_circumstances(), **content}, indent=2)
+    text = json.dumps({**_circumstances(), **content}, indent=2, default=str)
     if target == "-":
         click.echo(text)
     else:

@@ -20,6 +20,7 @@ from hicache_nsa.reference import DsaConfig, ReferenceModel, allocate_pools, ran
 from hicache_nsa.sizes import format_size
 
 GARBAGE = 0xEE
+WARM_UP_TOKENS = 100  # torch's own start-up is no part of the first question's time
 RUNS = ("cold", "device", "after_flush")
 
 
@@ -52,14 +53,26 @@ class Demo:
             layout=settings.layout,
         )
         self._digests = PageDigests(self._pools, settings.page_size)
+        model = ReferenceModel(config, random_weights(config, settings.seed))
+        model.prefill(self._prompts[0][:WARM_UP_TOKENS], [0, 1], allocate_pools(config, 2))
         self._engine = Engine(
-            ReferenceModel(config, random_weights(config, settings.seed)),
+            model,
             self._pools,
             self._cache,
             self._digests,
             settings.max_new_tokens,
         )
         self._sizing = _explain_pools(self._cache, demand)
+
+    @property
+    def cache(self) -> HiCache:
+        """The cache that serves the requests; closed at the end of the ``with`` block."""
+        return self._cache
+
+    @property
+    def prompts(self) -> list[list[int]]:
+        """Token ids of every prompt, in the order in which they are asked."""
+        return self._prompts
 
     @property
     def steps(self) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAVY
 from rich.console import Console
 from rich.table import Table
 
@@ -11,28 +14,43 @@ COLUMNS = (
     *("prompt\ntokens", "device\nhit", "host\nhit", "computed", "device\nrate", "host\nrate"),
     *("seconds", "tokens/s", "TTFT\np50", "same\noutput"),
 )
-PLAIN_WIDTH = 100  # where stdout is not a terminal
+PLAIN_WIDTH = 120  # where stdout is not a terminal
 
 
 def print_result(result: DemoResult) -> None:
-    """Print to stdout. Lines that are not part of the table are printed unwrapped."""
+    """Print to stdout; lines that are not part of the table are left unwrapped."""
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:
         console = Console(highlight=False, soft_wrap=True, width=PLAIN_WIDTH)
     console.print(result.sizing)
     if result.runs:
-        console.print(_table(result), soft_wrap=False)
+        table = _row_a_run(result.runs)
+        unbounded = console.options.update(width=10 * PLAIN_WIDTH)
+        fits = console.measure(table, options=unbounded).maximum <= console.width
+        console.print(table if fits else _column_a_run(result.runs), soft_wrap=False)
     for line in _conclusions(result):
         console.print(line)
 
 
-def _table(result: DemoResult) -> Table:
-    table = Table(pad_edge=False, collapse_padding=True)
+def _row_a_run(runs: Sequence[Run]) -> Table:
+    table = Table(box=SIMPLE_HEAVY, pad_edge=False, collapse_padding=True)
     table.add_column("run", no_wrap=True)
     for heading in COLUMNS:
         table.add_column(heading, justify="right", no_wrap=True)
-    for run in result.runs:
-        table.add_row(run.name, *_cells(run, result.runs[0]))
+    for run in runs:
+        table.add_row(run.name, *_cells(run, runs[0]))
+    return table
+
+
+def _column_a_run(runs: Sequence[Run]) -> Table:
+    """The same for narrow terminals."""
+    table = Table(box=SIMPLE_HEAVY, pad_edge=False)
+    table.add_column("run")
+    for run in runs:
+        table.add_column(run.name, justify="right", no_wrap=True)
+    columns = [_cells(run, runs[0]) for run in runs]
+    for heading, *row in zip(COLUMNS, *columns, strict=True):
+        table.add_row(heading.replace("\n", " "), *row)
     return table
 
 

@@ -61,7 +61,7 @@ class Pool:
         return pages
 
     def free(self, pages: Any) -> None:
-        """Give pages back; ``ValueError``, state unchanged, for a double, foreign or duplicate id."""
+        """Give pages back. ``ValueError``, state unchanged, for a double, foreign or repeated id."""
         self._allocator.free(page_ids(pages, self.num_pages))
 
     def check(self) -> None:

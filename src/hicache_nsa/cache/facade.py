@@ -253,14 +253,14 @@ class HiCache:
 
     @atomic
     def evict_device(self, num_tokens: int) -> int:
-        """Evict device pages for ``num_tokens``, rounded up to whole pages; returns tokens freed."""
+        """Evict device pages for ``num_tokens``, rounded up to pages; returns the tokens freed."""
         pages = -(-count_of(num_tokens, "num_tokens") // self._state.page_size)
         self._take_in()
         return evict_device_pages(self._state, pages) * self._state.page_size
 
     @atomic
     def evict_host(self, num_tokens: int) -> int:
-        """Evict host pages for ``num_tokens``, rounded up to whole pages; returns tokens freed."""
+        """Evict host pages for ``num_tokens``, rounded up to pages; returns the tokens freed."""
         pages = -(-count_of(num_tokens, "num_tokens") // self._state.page_size)
         self._take_in()
         return evict_host_pages(self._state, pages) * self._state.page_size

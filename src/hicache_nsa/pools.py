@@ -61,7 +61,7 @@ class Pool:
         return pages
 
     def free(self, pages: Any) -> None:
-        """Give pages back. ``ValueError``, state unchanged, for a double, foreign or repeated id."""
+        """Give pages back. A double, foreign or repeated id is a ``ValueError``, state unchanged."""
         self._allocator.free(page_ids(pages, self.num_pages))
 
     def check(self) -> None:
@@ -94,8 +94,8 @@ class DevicePool(Pool):
             raise TypeError(f"format must be a PoolFormat, got {type(format).__name__}")
         self.format = format
         self.device = check_device(device)
-        if pages is not None and pages != 0:
-            pages = positive_int(pages, "device_pages")
+        if pages is not None:
+            pages = _count(pages, "device_pages")
         if buffers is None:
             if pages is None:
                 raise ValueError("give device_pages (how many) or device_buffers (your tensors)")
@@ -109,6 +109,11 @@ class DevicePool(Pool):
     def native_buffers(self) -> list[_core.DeviceBuffer]:
         """Every (buffer, layer) in the format's order, as the C++ engine takes them."""
         return [view.native for buffer in self.format.buffers for view in self.views[buffer.name]]
+
+    def close(self) -> None:
+        """Let go of the tensors; what the caller still holds stays alive. Idempotent."""
+        self.buffers = {}
+        self.views = {}
 
 
 class HostPool(Pool):
@@ -236,6 +241,13 @@ def _views(
     return views
 
 
+def _count(pages: Any, name: str) -> int:
+    """A number of pages, 0 (no such tier) included."""
+    if isinstance(pages, (int, np.integer)) and pages is not False and pages == 0:
+        return 0
+    return positive_int(pages, name)
+
+
 def _host_pages(format: PoolFormat, pages: int | None, size: int | str | None) -> int:
     if (pages is None) == (size is None):
         raise ValueError(
@@ -243,7 +255,7 @@ def _host_pages(format: PoolFormat, pages: int | None, size: int | str | None) -
             f"host_size={size!r}"
         )
     if pages is not None:
-        return 0 if pages == 0 else positive_int(pages, "host_pages")
+        return _count(pages, "host_pages")
     nbytes = parse_size(size if size is not None else 0, "host_size")
     count = nbytes // format.page_bytes
     if count == 0:

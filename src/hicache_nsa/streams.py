@@ -62,7 +62,7 @@ class CpuStream:
 
 def check_stream(stream: Stream, device: str) -> None:
     """``TypeError``/``ValueError`` unless ``stream`` is one of ``device``'s streams."""
-    if stream is None or isinstance(stream, CpuStream):
+    if stream is None or isinstance(stream, CpuStream) or _is_torch_cpu_stream(stream):
         return
     if isinstance(stream, int) and not isinstance(stream, bool):
         if stream != 0:
@@ -70,6 +70,18 @@ def check_stream(stream: Stream, device: str) -> None:
         return
     raise TypeError(
         f"stream must be None, 0 or a CpuStream on the {device} device, got {type(stream).__name__}"
+    )
+
+
+def _is_torch_cpu_stream(stream: Stream) -> bool:
+    """torch's stand-in for a stream on the CPU, where its work runs in the caller's thread."""
+    kind = type(stream)
+    if kind.__module__ == "torch.cpu":
+        return True
+    return (
+        kind.__module__ == "torch"
+        and getattr(stream, "device", None) is not None
+        and str(stream.device).startswith("cpu")
     )
 
 

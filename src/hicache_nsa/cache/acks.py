@@ -106,6 +106,13 @@ def finish_load(state: CacheState, load: Load) -> None:
     state.tree.unlock(load.node)
 
 
+def drop_user(state: CacheState, load: Load) -> None:
+    """A LoadBack or a handle lets go of ``load``."""
+    load.users -= 1
+    if load.users == 0 and load.acked:
+        release_surplus(state, load)
+
+
 def release_surplus(state: CacheState, load: Load) -> None:
     """The last user of a finished load is gone: free what the tree did not take."""
     pages: PageIds = load.surplus

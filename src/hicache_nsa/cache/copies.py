@@ -79,7 +79,7 @@ class Load(Copy):
 
     above: loads in flight that bring earlier pages of the same prefix. If one of them fails, what
         this one brings has a gap before it.
-    users: LoadBacks that have not been released.
+    users: LoadBacks that have not been released, and handles of inserts behind it.
     acked, failed: taken in by ``poll``; and whether it (or one above it) failed.
     surplus: pages that the tree did not take; freed at the last release.
     waiting: inserts that stand behind this load.

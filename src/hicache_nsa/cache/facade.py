@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hicache_nsa.cache import audit, flushing
-from hicache_nsa.cache.acks import take_in, wait_for_all
+from hicache_nsa.cache.acks import take_in
 from hicache_nsa.cache.flushing import ResetReport
 from hicache_nsa.cache.guard import Guard, atomic
 from hicache_nsa.cache.handles import Epoch, LockHandle, PrefixMatch
@@ -15,7 +15,7 @@ from hicache_nsa.cache.inserting import InsertResult, insert_pages
 from hicache_nsa.cache.ledger import Ledger
 from hicache_nsa.cache.load_back import LoadBack
 from hicache_nsa.cache.loading import load_back, release_load
-from hicache_nsa.cache.locking import lock_match, require_usable, unlock_handle
+from hicache_nsa.cache.locking import lock_match, require_handle, require_match, unlock_handle
 from hicache_nsa.cache.matching import match_prefix
 from hicache_nsa.cache.options import check_options, count_of, threshold_tokens
 from hicache_nsa.cache.reclaim import allocate_device_pages, evict_device_pages, evict_host_pages
@@ -25,7 +25,7 @@ from hicache_nsa.pools import DevicePool, HostPool
 from hicache_nsa.stats import CacheStats, snapshot
 from hicache_nsa.streams import Stream, check_stream
 from hicache_nsa.tokens import ExtraKey, PageIds, Tokens, namespace, page_ids, token_span
-from hicache_nsa.transfer import TransferEngine
+from hicache_nsa.transfer import TransferEngine, seconds_of
 from hicache_nsa.tree import RadixTree
 
 
@@ -145,7 +145,7 @@ class HiCache:
             StaleHandleError: the match is from before a flush.
         """
         self._take_in()
-        require_usable(self._state, match)
+        require_match(self._state, match)
         check_stream(stream, self.device_pool.device)
         load = load_back(self._state, match, self._release_load)
         self._state.counters.declined_loads += load is None and match.host_tokens > 0
@@ -212,7 +212,7 @@ class HiCache:
         state.ledger.refuse_duplicates(given)
         held = lock if isinstance(lock, LockHandle) else None
         if held is not None:
-            require_usable(state, held)
+            require_handle(state, held)
         elif lock is not None and not isinstance(lock, bool):
             raise TypeError(f"lock must be True or a handle, got {type(lock).__name__}")
         result = insert_pages(
@@ -236,7 +236,7 @@ class HiCache:
             StaleHandleError: the match is from before a flush.
         """
         self._take_in()
-        require_usable(self._state, match)
+        require_match(self._state, match)
         return lock_match(self._state, match)
 
     @atomic
@@ -276,7 +276,8 @@ class HiCache:
 
     def drain(self, timeout: float | None = None) -> bool:
         """Wait until no copy is in flight and all are in; False after ``timeout`` seconds."""
-        limit = None if timeout is None else time.monotonic() + timeout
+        seconds = seconds_of(timeout)
+        limit = None if seconds is None else time.monotonic() + seconds
         while True:
             ticket = self._oldest_ticket()
             if ticket is None:
@@ -339,8 +340,8 @@ class HiCache:
             if self._guard.unusable is None:
                 self._guard.unusable = "the cache is closed"
                 self._state.engine.close()
-                wait_for_all(self._state)
                 self._state.host.close()
+                self._state.ledger.pool.close()
 
     def __enter__(self) -> HiCache:
         return self
@@ -356,12 +357,10 @@ class HiCache:
 
     @atomic
     def _oldest_ticket(self) -> Any:
-        """Take in what has ended; the ticket of a copy that has not, or None."""
+        """Take in what has ended; the ticket of the copy to be taken in next, or None."""
         take_in(self._state, in_order=self._polled)
-        for copies in (self._state.loads, self._state.saves):
-            if copies:
-                return copies[0].ticket
-        return None
+        first = [copies[0] for copies in (self._state.loads, self._state.saves) if copies]
+        return min(first, key=lambda copy: copy.number).ticket if first else None
 
     def _release_load(self, load: LoadBack, stream: Stream) -> None:
         with self._guard.lock:

@@ -15,17 +15,12 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class Guard:
-    """Lock and usability of one cache."""
+    """Lock and usability of one cache. unusable: why every call is refused, None while usable."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.unusable: str | None = None
         _guards.add(self)
-
-    def enter(self) -> None:
-        """Raise ``HiCacheError`` if the cache can't be used any more."""
-        if self.unusable is not None:
-            raise HiCacheError(self.unusable)
 
 
 _guards: weakref.WeakSet[Guard] = weakref.WeakSet()
@@ -51,7 +46,8 @@ def atomic(method: Method) -> Method:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         guard: Guard = self._guard
         with guard.lock:
-            guard.enter()
+            if guard.unusable is not None:
+                raise HiCacheError(guard.unusable)
             return method(self, *args, **kwargs)
 
     return cast(Method, call)

@@ -10,6 +10,7 @@ from hicache_nsa.tokens import PageIds
 from hicache_nsa.tree import Node
 
 if TYPE_CHECKING:
+    from hicache_nsa.cache.copies import Load
     from hicache_nsa.cache.deferred import DeferredInsert
 
 
@@ -25,6 +26,10 @@ class Epoch:
     def next(self) -> Epoch:
         """The epoch after a flush."""
         return Epoch(self.cache_id, self.number + 1)
+
+    def is_before(self, other: Epoch) -> bool:
+        """Whether the same cache was flushed between this epoch and ``other``."""
+        return self.cache_id is other.cache_id and self is not other
 
     def require_current(self, other: Epoch, what: str) -> None:
         """``StaleHandleError`` if ``other`` is from before a flush, ``ValueError`` if foreign."""
@@ -70,7 +75,15 @@ class LockHandle:
     device_tokens, host_tokens: what was still cached when it was taken, and is protected.
     """
 
-    __slots__ = ("_deferred", "_epoch", "_node", "_released", "device_tokens", "host_tokens")
+    __slots__ = (
+        "_deferred",
+        "_epoch",
+        "_loads",
+        "_node",
+        "_released",
+        "device_tokens",
+        "host_tokens",
+    )
 
     def __init__(
         self, node: Node | None, epoch: Epoch, device_tokens: int, host_tokens: int
@@ -81,6 +94,7 @@ class LockHandle:
         self._epoch = epoch
         self._released = False
         self._deferred: list[DeferredInsert] = []
+        self._loads: list[Load] = []
 
     def __repr__(self) -> str:
         state = "released" if self._released else "held"

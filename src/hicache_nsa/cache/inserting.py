@@ -162,6 +162,9 @@ def _defer(
         if isinstance(holder, Load):
             loads.append(holder)
             doomed |= holder.acked
+            if handle is not None:  # its pages are in use until the handle is unlocked
+                holder.users += 1
+                handle._loads.append(holder)
         else:
             loads.extend(holder.loads)
             doomed |= holder.settled

@@ -11,6 +11,7 @@ from hicache_nsa.cache.handles import Epoch
 from hicache_nsa.errors import TransferError
 from hicache_nsa.streams import Stream
 from hicache_nsa.tokens import PageIds
+from hicache_nsa.transfer import seconds_of
 from hicache_nsa.tree import Node
 
 if TYPE_CHECKING:
@@ -26,12 +27,13 @@ class LoadBack:
     LoadBack may be used once ``done()`` is true and ``error`` is None.
     """
 
-    __slots__ = ("_epoch", "_loads", "_node", "_release", "_released", "pages", "tokens")
+    __slots__ = ("_epoch", "_layers", "_loads", "_node", "_release", "_released", "pages", "tokens")
 
     def __init__(
         self,
         pages: PageIds,
         tokens: int,
+        layers: int,
         node: Node,
         loads: tuple[Load, ...],
         epoch: Epoch,
@@ -39,6 +41,7 @@ class LoadBack:
     ) -> None:
         self.pages = pages
         self.tokens = tokens
+        self._layers = layers
         self._node = node
         self._loads = loads
         self._epoch = epoch
@@ -49,7 +52,12 @@ class LoadBack:
         """Make ``stream`` wait until ``layer`` is on the device, every buffer of it.
 
         On CUDA the host never blocks. On the CPU ``stream=None`` means the caller's own thread.
+
+        Raises:
+            ValueError: the format has no such layer.
         """
+        if not 0 <= layer < self._layers:
+            raise ValueError(f"layer {layer} is outside 0..{self._layers - 1}")
         for load in self._loads:
             load.ticket.wait_layer(layer, stream)
 
@@ -71,9 +79,10 @@ class LoadBack:
         Raises:
             TransferError: a copy failed; the pages hold no valid KV.
         """
-        limit = None if timeout is None else time.monotonic() + timeout
+        seconds = seconds_of(timeout)
+        limit = None if seconds is None else time.monotonic() + seconds
         for load in self._loads:
-            left = timeout if limit is None else max(limit - time.monotonic(), 0.0)
+            left = None if limit is None else max(limit - time.monotonic(), 0.0)
             if not load.ticket.wait_end(left):
                 return False
         if self.error is not None:

@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from hicache_nsa.cache.acks import release_surplus
+from hicache_nsa.cache.acks import drop_user
 from hicache_nsa.cache.copies import Load
 from hicache_nsa.cache.handles import PrefixMatch
 from hicache_nsa.cache.load_back import LoadBack
@@ -33,7 +33,7 @@ def load_back(
     if node is None or match.host_tokens == 0:
         return None
     path = node.path()
-    plan = plan_load(path, match.device_tokens, min(node.end, match.tokens), size)
+    plan = plan_load(path, match.device_pages, min(node.end, match.tokens), size)
     if plan is None or plan.pages == 0 or plan.pages * size < state.load_back_threshold:
         return None
     if len(plan.host_pages) > _room(state, path):
@@ -55,7 +55,8 @@ def load_back(
     state.counters.joined_loads += bool(plan.joined)
     state.counters.matched_host_tokens += plan.pages * size
     pages = np.concatenate(parts)
-    return LoadBack(pages, len(pages) * size, node, loads, state.epoch, release)
+    layers = state.format.num_layers
+    return LoadBack(pages, len(pages) * size, layers, node, loads, state.epoch, release)
 
 
 def release_load(state: CacheState, handle: LoadBack, stream: Stream) -> None:
@@ -65,9 +66,7 @@ def release_load(state: CacheState, handle: LoadBack, stream: Stream) -> None:
     for node in handle._node.path():
         state.ledger.busy(node.device_pages, fence)
     for load in handle._loads:
-        load.users -= 1
-        if load.users == 0 and load.acked:
-            release_surplus(state, load)
+        drop_user(state, load)
     state.tree.unlock(handle._node)
 
 

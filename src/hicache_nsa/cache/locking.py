@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from hicache_nsa.cache.acks import drop_user
 from hicache_nsa.cache.handles import LockHandle, PrefixMatch
 from hicache_nsa.cache.inserting import release_kept
 from hicache_nsa.cache.state import CacheState
-from hicache_nsa.plan import cached_prefix
+from hicache_nsa.plan import cached_prefix, common_pages
 from hicache_nsa.streams import Stream
+from hicache_nsa.tree import Node
 
 
-def require_usable(state: CacheState, held: PrefixMatch | LockHandle) -> None:
-    """Refuse what is foreign, from before a flush, or a handle that was unlocked."""
-    if not isinstance(held, (PrefixMatch, LockHandle)):
-        raise TypeError(f"expected a PrefixMatch or a handle, got {type(held).__name__}")
-    what = "match" if isinstance(held, PrefixMatch) else "handle"
-    state.epoch.require_current(held._epoch, what)
-    if isinstance(held, LockHandle) and held._released:
-        raise ValueError(f"{held} was unlocked already")
+def require_match(state: CacheState, match: PrefixMatch) -> None:
+    """Refuse what is no match, foreign, or from before a flush."""
+    if not isinstance(match, PrefixMatch):
+        raise TypeError(f"expected a PrefixMatch, got {type(match).__name__}")
+    state.epoch.require_current(match._epoch, "match")
+
+
+def require_handle(state: CacheState, handle: LockHandle) -> None:
+    """Refuse what is no handle, foreign, from before a flush, or unlocked."""
+    if not isinstance(handle, LockHandle):
+        raise TypeError(f"expected a handle, got {type(handle).__name__}")
+    state.epoch.require_current(handle._epoch, "handle")
+    if handle._released:
+        raise ValueError(f"{handle} was unlocked already")
 
 
 def lock_match(state: CacheState, match: PrefixMatch) -> LockHandle:
@@ -24,19 +32,21 @@ def lock_match(state: CacheState, match: PrefixMatch) -> LockHandle:
     node = state.tree.cut(match._node, match.tokens)
     state.tree.lock(node)
     path = [] if node is None else node.path()
-    there = cached_prefix(path, match.tokens, state.page_size)
-    device_tokens = len(there.device_pages) * state.page_size
-    return LockHandle(node, state.epoch, device_tokens, len(there.host_pages) * state.page_size)
+    size = state.page_size
+    there = cached_prefix(path, match.tokens, size)
+    device, host = len(there.device_pages), len(there.host_pages)
+    same = common_pages(path, match.device_pages)
+    if same < len(match.device_pages):  # the rest left the device, and may have come back elsewhere
+        device, host = same, max(_saved_pages(path, match.tokens, size) - same, 0)
+    return LockHandle(node, state.epoch, device * size, host * size)
 
 
 def unlock_handle(state: CacheState, handle: LockHandle, stream: Stream) -> None:
     """End a lock. The pages count as in use until the work queued on ``stream`` is done."""
-    if not isinstance(handle, LockHandle):
-        raise TypeError(f"expected a handle, got {type(handle).__name__}")
-    if handle._epoch.cache_id is state.epoch.cache_id and handle._epoch is not state.epoch:
+    if isinstance(handle, LockHandle) and handle._epoch.is_before(state.epoch):
         handle._released = True
         return
-    require_usable(state, handle)
+    require_handle(state, handle)
     fence = state.fence(stream)
     handle._released = True
     if handle._node is not None:
@@ -44,7 +54,22 @@ def unlock_handle(state: CacheState, handle: LockHandle, stream: Stream) -> None
             for node in handle._node.path():
                 state.ledger.busy(node.device_pages, fence)
         state.tree.unlock(handle._node)
+    for load in handle._loads:
+        state.ledger.busy(load.device_pages, fence)
+        drop_user(state, load)
     for record in handle._deferred:
+        state.ledger.busy(record.own_pages, fence)
         record.handles.discard(handle)
         if record.settled and not record.handles:
             release_kept(state, record, fence)
+
+
+def _saved_pages(path: list[Node], end: int, page_size: int) -> int:
+    """Leading pages of the path, up to position ``end``, that have a host copy."""
+    saved = 0
+    for node in path:
+        pages = (min(node.end, end) - node.start) // page_size
+        saved += min(len(node.host_pages), pages)
+        if len(node.host_pages) < pages:
+            break
+    return saved

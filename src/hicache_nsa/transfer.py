@@ -33,7 +33,10 @@ class Ticket:
 
     def done(self) -> bool:
         """True once the copy has ended, well or not."""
-        return self._native.done() or self._running()
+        if self._native.done():
+            return True
+        self._require_threads()
+        return False
 
     @property
     def error(self) -> str | None:
@@ -74,7 +77,9 @@ class Ticket:
 
     def layer_done(self, layer: int) -> bool:
         """True once ``layer`` and those before it have landed."""
-        return self._native.layer_done(layer) or (not self.done() and self._running())
+        if not self._native.layer_done(layer) and not self._native.done():
+            self._require_threads()
+        return self._native.layer_done(layer)
 
     @property
     def pages(self) -> int:
@@ -91,14 +96,13 @@ class Ticket:
         """Time the copy itself took; 0 until it is done."""
         return self._native.seconds
 
-    def _running(self) -> bool:
-        """False: it is in flight. ``HiCacheError`` where it never ends, in a forked child."""
+    def _require_threads(self) -> None:
+        """``HiCacheError`` in a forked child, where a copy in flight never ends."""
         if self._pid != os.getpid():
             raise HiCacheError(
                 "this copy was in flight in the parent process; a forked child has none of its "
                 "threads and can't wait for it"
             )
-        return False
 
 
 class TransferEngine:

@@ -1,7 +1,7 @@
 """Pure planning: what a call would do, worked out from the tree without changing anything."""
 
 from hicache_nsa.plan.insert import InsertPlan, plan_insert, tree_pages
-from hicache_nsa.plan.load import LoadPlan, plan_load
+from hicache_nsa.plan.load import LoadPlan, common_pages, plan_load
 from hicache_nsa.plan.ownership import Owner
 from hicache_nsa.plan.prefix import CachedPrefix, cached_prefix
 from hicache_nsa.plan.save import SavePlan, plan_save
@@ -13,6 +13,7 @@ __all__ = [
     "Owner",
     "SavePlan",
     "cached_prefix",
+    "common_pages",
     "plan_insert",
     "plan_load",
     "plan_save",

@@ -46,7 +46,7 @@ class InsertPlan(NamedTuple):
     pages: the page to use at each position from now on.
     duplicates: the caller's own pages that the tree does not need.
     taken: positions, below ``upto``, whose page the tree takes in.
-    upto: the first position that is deferred (n when none is).
+    upto: the first position that is deferred (n when none is): behind a load, and not yet there.
     behind: the loads and deferred inserts that the rest waits for.
     own: positions from ``upto`` on whose page the caller owns.
     """
@@ -88,7 +88,8 @@ def plan_insert(
         raise ValueError(_message(given, int(free[0]), "is free or reserved"))
     position_of = np.arange(len(given))
     owned = state == Owner.CALLER
-    there = (tree >= 0) & (position_of < upto)
+    there = tree >= 0  # an unbroken prefix, right whatever becomes of the loads
+    upto = max(upto, int(np.count_nonzero(there)))
     return InsertPlan(
         pages=np.where(there, tree, given),
         duplicates=given[owned & there],

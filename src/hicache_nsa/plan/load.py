@@ -40,14 +40,17 @@ class LoadPlan(NamedTuple):
 
 
 def plan_load(
-    path: Sequence[Node], device_tokens: int, end: int, page_size: int
+    path: Sequence[Node], device_pages: PageIds, end: int, page_size: int
 ) -> LoadPlan | None:
-    """Plan the load of positions ``device_tokens .. end - 1`` of ``path``.
+    """Plan the load of what follows ``device_pages``, up to position ``end`` of ``path``.
 
-    None where the device part below ``device_tokens`` is no longer there: its pages may belong to
+    None where ``device_pages`` are no longer the first ones of the path: they may belong to
     somebody else by now, so that the caller has to match again. A host part that was evicted in
     the meantime ends the plan early.
     """
+    device_tokens = len(device_pages) * page_size
+    if common_pages(path, device_pages) < len(device_pages):
+        return None
     landed: list[PageIds] = []
     joined: list[InFlightLoad] = []
     joined_pages: list[PageIds] = []
@@ -59,8 +62,6 @@ def plan_load(
         count = (stop - node.start) // page_size
         there = min(len(node.device_pages), count) if on_device else 0
         position = node.start + there * page_size
-        if position < min(stop, device_tokens):
-            return None
         if position > max(device_tokens, node.start):
             landed.append(node.device_pages[_index(node, device_tokens, page_size) : there])
         reached = max(position, device_tokens)
@@ -80,6 +81,13 @@ def plan_load(
             break
     unique = tuple(dict.fromkeys(joined))
     return LoadPlan(_join(landed), unique, _join(joined_pages), _join(host), start, reached)
+
+
+def common_pages(path: Sequence[Node], device_pages: PageIds) -> int:
+    """How many of ``device_pages`` are still the path's leading device pages, at their places."""
+    there = _join([node.device_pages for node in path])[: len(device_pages)]
+    moved = np.flatnonzero(there != device_pages[: len(there)])
+    return int(moved[0]) if len(moved) else len(there)
 
 
 def _index(node: Node, position: int, page_size: int) -> int:

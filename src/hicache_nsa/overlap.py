@@ -35,9 +35,18 @@ def _interleaved(first: PageView, second: PageView) -> bool:
 
 
 def _rows_interleaved(first: PageView, second: PageView, delta: int) -> bool:
-    """Rows of one page side by side, as in [page, token, layer, row]."""
+    """Rows side by side, as in [page, token, layer, row] or [token, layer, page, row]."""
     stride = first.row_stride
     if first.rows != second.rows or first.rows == 1 or stride != second.row_stride:
         return False
+    if first.page_stride >= first.span and first.page_stride % stride:
+        return False  # rows of different pages meet at other distances
     shift = delta % stride
-    return shift >= first.row_bytes and stride - shift >= second.row_bytes
+    return shift >= _row_width(first) and stride - shift >= _row_width(second)
+
+
+def _row_width(view: PageView) -> int:
+    """Bytes from one row's first byte to behind its last, in all pages that share the row."""
+    if view.page_stride >= view.span:
+        return view.row_bytes
+    return (view.num_pages - 1) * view.page_stride + view.row_bytes

@@ -132,9 +132,17 @@ def view_pages(info: TensorInfo, buffer: BufferFormat, page_size: int) -> PageVi
             f"{info}: {entry} bytes an entry of the first dimension; {buffer.name!r} needs "
             f"{buffer.page_bytes} (a page) or {buffer.page_bytes / page_size:g} (a token's row)"
         )
-    if view.num_pages > 1 and 0 <= view.page_stride < view.row_bytes:
+    if view.num_pages > 1 and not _pages_apart(view):
         raise ValueError(f"{info}: pages overlap ({view.page_stride} bytes from one to the next)")
     return view
+
+
+def _pages_apart(view: PageView) -> bool:
+    """Page after page, or row after row with that row of every page side by side."""
+    if view.page_stride >= view.span:
+        return True
+    side_by_side = (view.num_pages - 1) * view.page_stride + view.row_bytes
+    return view.page_stride >= view.row_bytes and view.row_stride >= side_by_side
 
 
 def _token_rows(info: TensorInfo, page_size: int, rows: int, entry: int) -> PageView:

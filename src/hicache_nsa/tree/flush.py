@@ -80,4 +80,5 @@ def _keep_host(tree: RadixTree, node: Node, whole: PageIds) -> None:
         return
     if keep < len(node.key):
         node.key = node.key.slice(0, keep).copy()
+        parent.attach(node, tree.page_size)
         node.end = node.start + keep

@@ -72,6 +72,16 @@ class Node:
         """``host_value``, or an empty array."""
         return NO_PAGES if self.host_value is None else self.host_value
 
+    def attach(self, child: Node, page_size: int) -> None:
+        """Keep ``child`` under the first page of its key.
+
+        An older entry goes first: a dict that is only given another value keeps its old key, and
+        with it the whole prompt that the key was sliced from.
+        """
+        first = child.key.slice(0, page_size)
+        self.children.pop(first, None)
+        self.children[first] = child
+
     def path(self) -> list[Node]:
         """The nodes from below the root down to this one."""
         nodes: list[Node] = []

@@ -110,7 +110,7 @@ class RadixTree:
         """A new leaf below ``parent``, with no pages yet and hit 1. ``key`` is copied."""
         node = Node(key.copy(), parent, parent.end)
         node.hits = 1
-        parent.children[node.key.slice(0, self.page_size)] = node
+        parent.attach(node, self.page_size)
         return node
 
     def split(self, node: Node, position: int) -> Node:
@@ -120,7 +120,6 @@ class RadixTree:
         refer to it find everything above it by climbing.
         """
         at = position - node.start
-        first = node.key.slice(0, self.page_size)
         upper = Node(node.key.slice(0, at).copy(), node.parent, node.start)
         upper.lock_ref = node.lock_ref
         upper.last_access, upper.hits = node.last_access, node.hits
@@ -128,11 +127,11 @@ class RadixTree:
         upper.load, node.load = _share(node.load, position)
         upper.save, node.save = _share(node.save, position)
         assert node.parent is not None, "a root is never split"
-        node.parent.children[first] = upper
+        node.parent.attach(upper, self.page_size)
         node.parent = upper
         node.key = node.key.slice(at, len(node.key)).copy()
         node.start = position
-        upper.children[node.key.slice(0, self.page_size)] = node
+        upper.attach(node, self.page_size)
         pages = at // self.page_size
         self.device.replace_split(upper, node, node.value, pages)
         self.host.replace_split(upper, node, node.host_value, pages)
@@ -211,6 +210,8 @@ class RadixTree:
         node.key = node.key.slice(0, keep)
         if node.key.buffer_tokens > 2 * keep:
             node.key = node.key.copy()
+            assert node.parent is not None
+            node.parent.attach(node, self.page_size)
         node.end = node.start + keep
         return dropped
 

@@ -61,7 +61,7 @@ class Pool:
         return pages
 
     def free(self, pages: Any) -> None:
-        """Give pages back. A double, foreign or repeated id is a ``ValueError``, state unchanged."""
+        """Give pages back. A double, foreign or repeated id: ``ValueError``, state unchanged."""
         self._allocator.free(page_ids(pages, self.num_pages))
 
     def check(self) -> None:

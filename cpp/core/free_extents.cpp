@@ -1,6 +1,7 @@
 #include "core/free_extents.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "core/errors.h"
 
@@ -90,42 +91,39 @@ Extent FreeExtents::take(int64_t wanted) {
 
 void FreeExtents::check_extent(Extent extent) const {
     const auto [start, length] = extent;
-    if (tags_[start] != length || tags_[start + length - 1] != length) {
-        bad_state("free extent at page ", start, ": length by bitmap ", length, ", by tags ",
-                  tags_[start], " and ", tags_[start + length - 1]);
+    const int64_t end = start + length;
+    if (tags_[start] != length || tags_[end - 1] != length) {
+        bad_state("free extent at page ", start, ": length by its list ", length, ", by its tags ",
+                  tags_[start], " and ", tags_[end - 1]);
     }
-    for (uint32_t at = heads_[length]; at != 0; at = next_[at - 1]) {
-        if (at - 1 == start) return;
+    int64_t free = 0;
+    for (int64_t page = start; page < end; ++page)
+        free += is_free(page);
+    if (free != length) {
+        bad_state("free extent at page ", start, ": length ", length, " != free pages ", free);
     }
-    bad_state("free extent at page ", start, " of ", length, " pages is in no list");
+    if ((start > 0 && is_free(start - 1)) || (end < num_pages_ && is_free(end))) {
+        bad_state("free extent at page ", start, " of ", length, " pages has a free neighbour");
+    }
 }
 
 void FreeExtents::check() const {
     int64_t count = 0;
     int64_t pages = 0;
-    // Walking a list for each of its members is quadratic: large pools look at the first ones only.
-    constexpr int64_t kWalked = 1000;
-    for (int64_t page = 0; page < num_pages_;) {
-        if (!is_free(page)) {
-            ++page;
-            continue;
+    for (int64_t length = lengths_.first_from(0); length >= 0;
+         length = lengths_.first_from(length + 1)) {
+        for (uint32_t at = heads_[length]; at != 0 && count <= count_; at = next_[at - 1]) {
+            check_extent({static_cast<int64_t>(at) - 1, length});
+            ++count;
+            pages += length;
         }
-        int64_t end = page;
-        while (end < num_pages_ && is_free(end))
-            ++end;
-        if (count < kWalked) check_extent({page, end - page});
-        ++count;
-        pages += end - page;
-        page = end;
     }
-    if (count != count_) bad_state("free extents by bitmap ", count, " != by counter ", count_);
-    if (pages != pages_) bad_state("free pages by bitmap ", pages, " != by counter ", pages_);
-    int64_t listed = 0;
-    for (int64_t n = lengths_.first_from(0); n >= 0; n = lengths_.first_from(n + 1)) {
-        for (uint32_t at = heads_[n]; at != 0; at = next_[at - 1])
-            ++listed;
-    }
-    if (listed != count_) bad_state("free extents in lists ", listed, " != by counter ", count_);
+    if (count != count_) bad_state("free extents in lists ", count, " != by counter ", count_);
+    if (pages != pages_) bad_state("free pages in lists ", pages, " != by counter ", pages_);
+    int64_t bits = 0;
+    for (int64_t word = 0; word < free_bits_.size(); ++word)
+        bits += std::popcount(free_bits_[word]);
+    if (bits != pages_) bad_state("free pages by bitmap ", bits, " != by counter ", pages_);
 }
 
 }  // namespace hicache

@@ -1,9 +1,9 @@
 #include "core/host_memory.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/available_memory.h"
 #include "core/errors.h"
 
 namespace hicache {
@@ -26,6 +27,7 @@ constexpr int64_t kGuardBytes = kSmallPage;
 constexpr int64_t kGuardBytes = 0;
 #endif
 constexpr unsigned char kGuardByte = 0xA5;
+constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE; older headers lack the name
 
 // std::bad_alloc that says how much was asked for.
 class MappingFailed : public std::bad_alloc {
@@ -37,31 +39,39 @@ class MappingFailed : public std::bad_alloc {
     std::string text_;
 };
 
-int64_t physical_bytes() {
-    return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+MappingFailed failure(int64_t nbytes, const char* reason) {
+    return MappingFailed(message("Cannot map ", nbytes, " bytes of host memory: ", reason, "; ",
+                                 available_memory(),
+                                 " bytes are available. Ask for fewer host pages."));
 }
 
-// Writes one byte a page, so that the kernel backs the range with memory now.
-void touch(std::byte* begin, std::byte* end) {
+// Has the kernel back the range with memory now. Returns 0 or an errno.
+int fault_in(std::byte* begin, std::byte* end) {
+    while (begin < end) {
+        if (madvise(begin, static_cast<size_t>(end - begin), kPopulateWrite) == 0) return 0;
+        if (errno == EINVAL) break;  // a kernel before 5.14
+        if (errno != EINTR && errno != EAGAIN) return errno;
+    }
     for (volatile std::byte* at = begin; at < end; at += kSmallPage)
         *at = std::byte{0};
+    return 0;
 }
 
-void touch_in_parallel(std::byte* begin, int64_t nbytes, int threads) {
+int fault_in_parallel(std::byte* begin, int64_t nbytes, int threads) {
     const int64_t blocks = (nbytes + kHugePage - 1) / kHugePage;
     const int64_t count = std::clamp<int64_t>(threads, 1, std::max<int64_t>(blocks, 1));
+    std::atomic<int> error{0};
     std::vector<std::thread> workers;
     for (int64_t i = 0; i < count; ++i) {
         auto* from = begin + std::min(nbytes, blocks * i / count * kHugePage);
         auto* to = begin + std::min(nbytes, blocks * (i + 1) / count * kHugePage);
-        if (i + 1 < count) {
-            workers.emplace_back(touch, from, to);
-        } else {
-            touch(from, to);
-        }
+        workers.emplace_back([from, to, &error] {
+            if (const int failed = fault_in(from, to); failed != 0) error = failed;
+        });
     }
     for (auto& worker : workers)
         worker.join();
+    return error;
 }
 
 }  // namespace
@@ -75,16 +85,16 @@ class HostMemory::Mapping {
         mapped_bytes_ = nbytes + 2 * kGuardBytes + alignment;
         mapped_ = mmap(nullptr, static_cast<size_t>(mapped_bytes_), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (mapped_ == MAP_FAILED) {
-            throw MappingFailed(message(
-                "Cannot map ", nbytes, " bytes of host memory: ", std::strerror(errno),
-                "; the machine has ", physical_bytes(), " bytes. Ask for fewer host pages."));
-        }
+        if (mapped_ == MAP_FAILED) throw failure(nbytes, std::strerror(errno));
         const auto first = reinterpret_cast<uintptr_t>(mapped_) + kGuardBytes;
         const auto mask = static_cast<uintptr_t>(alignment - 1);
         data_ = reinterpret_cast<std::byte*>((first + mask) & ~mask);
         if (huge) madvise(data_, static_cast<size_t>(nbytes), MADV_HUGEPAGE);  // a hint: may fail
-        if (prefault) touch_in_parallel(data_, nbytes, threads);
+        const int error = prefault ? fault_in_parallel(data_, nbytes, threads) : 0;
+        if (error != 0) {
+            munmap(mapped_, static_cast<size_t>(mapped_bytes_));
+            throw failure(nbytes, std::strerror(error));
+        }
         std::memset(data_ - kGuardBytes, kGuardByte, kGuardBytes);
         std::memset(data_ + nbytes, kGuardByte, kGuardBytes);
     }
@@ -125,10 +135,8 @@ class HostMemory::Mapping {
 HostMemory::HostMemory(int64_t nbytes, int threads, bool prefault) {
     if (nbytes < 0) bad_argument("nbytes is ", nbytes, "; it must not be negative.");
     if (threads < 0) bad_argument("threads is ", threads, "; it must not be negative.");
-    if (nbytes > kMaxBytes || (prefault && nbytes > physical_bytes())) {
-        throw MappingFailed(message("Cannot map ", nbytes,
-                                    " bytes of host memory: the machine has ", physical_bytes(),
-                                    " bytes. Ask for fewer host pages."));
+    if (nbytes > kMaxBytes || (prefault && nbytes > available_memory())) {
+        throw failure(nbytes, "not enough memory");
     }
     if (threads == 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     mapping_ = std::make_shared<Mapping>(nbytes, threads, prefault);

@@ -19,7 +19,8 @@ class HostMemory {
     // threads: how many fault the pages in, 0 = all cores. prefault=false maps without touching, so
     // that memory is used only where it is written (sparse).
     // Throws: std::invalid_argument for negative arguments; std::bad_alloc with the numbers in
-    // what() if the mapping fails or cannot fit this machine.
+    // what() if the mapping fails, or if it is to be faulted in and less memory than that is
+    // available.
     explicit HostMemory(int64_t nbytes, int threads = 0, bool prefault = true);
 
     [[nodiscard]] int64_t nbytes() const;

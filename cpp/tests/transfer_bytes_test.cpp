@@ -58,6 +58,25 @@ TEST_P(TransferBytes, F01ThereAndBackThroughOtherPages) {
     EXPECT_TRUE(pools.device_record(2) == second);
 }
 
+TEST(TransferBytesLarge, StreamedCopiesAreExact) {
+    for (const Arrangement arrangement : {Arrangement::kContiguous, Arrangement::kPaddedRows}) {
+        PoolShape shape;
+        shape.rows = 64;
+        shape.arrangement = arrangement;
+        shape.device_pages = shape.host_pages = 48;
+        TransferPools pools(shape);
+        Pages host(40), device(40);
+        for (int64_t i = 0; i < 40; ++i) {
+            host[i] = i * 29 % 47;
+            device[i] = i / 8 * 8 + (i * 5) % 8;
+        }
+        ASSERT_GT(40 * pools.format().page_bytes(), 4 << 20);
+        expect_copy(pools, kSave, host, device, {0, 1, 2});
+        expect_copy(pools, kLoad, device, host, {0, 1, 2});
+        expect_copy(pools, kLoad, device, device, {2, 0, 1});
+    }
+}
+
 std::string case_name(const testing::TestParamInfo<Case>& info) {
     const auto& [layout, row, arrangement] = info.param;
     const char* const names[] = {"contiguous", "padded", "packed", "rows_first"};

@@ -9,8 +9,14 @@
 
 namespace hicache {
 
+enum class CopyStyle {
+    kCached,     // memcpy: small copies, which the reader finds in a cache
+    kStreaming,  // stream_copy: copies that no cache would hold; call stream_fence() afterwards
+};
+
 // Copies the run's pages in as few blocks as the two sides allow: one for the run, one a page, or
 // one a row. host: first byte of the host pool. Requires: the two sides do not overlap.
-void move_pages(Direction direction, const Segment& segment, PageRun run, std::byte* host);
+void move_pages(Direction direction, CopyStyle style, const Segment& segment, PageRun run,
+                std::byte* host);
 
 }  // namespace hicache

@@ -3,12 +3,24 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/cpu/move_pages.h"
+#include "backends/cpu/stream_copy.h"
 
 namespace hicache {
+namespace {
+
+// Copies from here on are streamed: more than a core's own caches hold.
+constexpr int64_t kStreamedBytes = int64_t{4} << 20;
+
+CopyStyle style_of(const CopyOrder& order) {
+    const int64_t bytes = order.plan.num_pages() * order.page_bytes;
+    return bytes >= kStreamedBytes ? CopyStyle::kStreaming : CopyStyle::kCached;
+}
+
+}  // namespace
 
 PiecedCopy::PiecedCopy(std::shared_ptr<CopyJob> job, int64_t pages_per_piece)
     : job_(std::move(job)),
+      style_(style_of(job_->order())),
       pages_per_piece_(pages_per_piece),
       pieces_per_layer_((job_->order().plan.num_pages() + pages_per_piece - 1) / pages_per_piece),
       pieces_(pieces_per_layer_ * static_cast<int64_t>(job_->order().layers.size())),
@@ -25,9 +37,10 @@ void PiecedCopy::copy_piece(int64_t piece, const CopyGeometry& geometry, std::by
     const int64_t end = std::min(begin + pages_per_piece_, order.plan.num_pages());
     order.plan.visit_pages(begin, end, [&](PageRun run) {
         for (const Segment& segment : geometry.segments(layer)) {
-            move_pages(order.direction, segment, run, host);
+            move_pages(order.direction, style_, segment, run, host);
         }
     });
+    if (style_ == CopyStyle::kStreaming) stream_fence();
 }
 
 bool PiecedCopy::work(const CopyGeometry& geometry, std::byte* host) {

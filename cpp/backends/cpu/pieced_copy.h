@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "backends/cpu/move_pages.h"
 #include "transfer/copy_geometry.h"
 #include "transfer/copy_job.h"
 
@@ -34,6 +35,7 @@ class PiecedCopy {
     void copy_piece(int64_t piece, const CopyGeometry& geometry, std::byte* host) const;
 
     const std::shared_ptr<CopyJob> job_;
+    const CopyStyle style_;
     const int64_t pages_per_piece_;
     const int64_t pieces_per_layer_;
     const int64_t pieces_;

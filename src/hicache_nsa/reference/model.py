@@ -21,7 +21,7 @@ from .config import DsaConfig
 from .decoder import DecoderLayer, Hidden, WaitLayer
 from .layers import rms_norm
 from .pools import Pools, check_pools
-from .request import as_ids, check_request
+from .request import Ids, as_ids, check_request
 from .weights import ModelWeights
 
 LOGITS = ("last", "all", "none")
@@ -42,9 +42,9 @@ class ReferenceModel:
     @torch.inference_mode()
     def forward_chunk(
         self,
-        tokens: Sequence[int] | Tensor,
+        tokens: Ids,
         start: int,
-        page_table: Sequence[int] | Tensor,
+        page_table: Ids,
         pools: Pools,
         *,
         wait_layer: WaitLayer | None = None,
@@ -75,8 +75,8 @@ class ReferenceModel:
 
     def prefill(
         self,
-        tokens: Sequence[int] | Tensor,
-        page_table: Sequence[int] | Tensor,
+        tokens: Ids,
+        page_table: Ids,
         pools: Pools,
         *,
         start: int = 0,
@@ -112,7 +112,7 @@ class ReferenceModel:
         self,
         token: int,
         position: int,
-        page_table: Sequence[int] | Tensor,
+        page_table: Ids,
         pools: Pools,
         *,
         wait_layer: WaitLayer | None = None,
@@ -125,7 +125,7 @@ class ReferenceModel:
         logits: Tensor,
         position: int,
         max_new_tokens: int,
-        page_table: Sequence[int] | Tensor,
+        page_table: Ids,
         pools: Pools,
         *,
         stop_tokens: Sequence[int] = (),

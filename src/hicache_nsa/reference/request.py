@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .config import DsaConfig
 from .pools import Pools
 
+Ids = Sequence[int] | NDArray[np.integer[Any]] | Tensor
 
-def as_ids(values: Sequence[int] | Tensor, device: torch.device) -> Tensor:
+
+def as_ids(values: Ids, device: torch.device) -> Tensor:
     """int64 [n] of any 1-D sequence of ints: list, numpy array or tensor."""
     ids = torch.as_tensor(values).to(device)
     if ids.ndim != 1 or (ids.is_floating_point() and len(ids)):

@@ -87,10 +87,7 @@ def plain_memcpy(pool: ThreadPoolExecutor, target: int, source: int, nbytes: int
     """Seconds for one contiguous copy, cut into as many parts as there are threads."""
     cuts = [nbytes * i // n // 4096 * 4096 for i in range(n)] + [nbytes]
     started = time.perf_counter()
-    parts = [
-        pool.submit(memcpy, target + a, source + a, b - a)
-        for a, b in pairwise(cuts)
-    ]
+    parts = [pool.submit(memcpy, target + a, source + a, b - a) for a, b in pairwise(cuts)]
     for part in parts:
         part.result()
     return time.perf_counter() - started

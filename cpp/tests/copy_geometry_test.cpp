@@ -33,6 +33,13 @@ TEST(CopyGeometry, PackedDevicePagesAreOneSegmentALayer) {
     EXPECT_TRUE(geometry.segments(1)[0].contiguous());
 }
 
+TEST(CopyGeometry, NeighboursInPageZeroAloneAreNotFused) {
+    const HostLayout layout(kFormat, "page_first", 6);
+    const CopyGeometry geometry(layout, 1,
+                                {{1000, 40, 1, 40, 40}, {2000, 40, 4, 10, 10}, {2040, 8, 1, 8, 8}});
+    EXPECT_EQ(geometry.segments(1).size(), 2u);
+}
+
 TEST(CopyGeometry, F07RowsThatDifferFromTheFormatAreRejected) {
     const HostLayout layout(kFormat, "layer_first", 6);
     EXPECT_ERROR(

@@ -122,6 +122,8 @@ def view_pages(info: TensorInfo, buffer: BufferFormat, page_size: int) -> PageVi
     if any(stride < 0 for stride in info.strides):
         raise ValueError(f"{info}: negative strides are not supported; pass a plain view")
     entry = info.itemsize * int(np.prod(info.shape[1:], dtype=np.int64))
+    if info.shape[0] == 0 and entry in (buffer.page_bytes, buffer.page_bytes / page_size):
+        return PageView(info, 0, buffer.page_bytes, 1, buffer.page_bytes, buffer.page_bytes)
     rows, row_bytes, row_stride = _dense_rows(info, info.shape[1:], info.strides[1:])
     if entry == buffer.page_bytes:
         view = PageView(info, info.shape[0], info.strides[0], rows, row_bytes, row_stride)

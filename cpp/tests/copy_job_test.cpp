@@ -1,0 +1,77 @@
+#include "transfer/copy_job.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <thread>
+
+namespace hicache {
+namespace {
+
+std::shared_ptr<CopyJob> job_of(std::vector<int> layers,
+                                const std::shared_ptr<TransferCounters>& counters) {
+    const std::vector<int64_t> pages{1, 2};
+    counters->submitted(1);
+    return std::make_shared<CopyJob>(CopyOrder{Direction::kHostToDevice,
+                                               CopyPlan(pages, pages),
+                                               std::move(layers),
+                                               {},
+                                               2,
+                                               100,
+                                               false,
+                                               1,
+                                               0},
+                                     8, counters);
+}
+
+TEST(CopyJob, ALayerIsDoneOnceTheEarlierOnesOfTheOrderAre) {
+    const auto counters = std::make_shared<TransferCounters>();
+    const auto job = job_of({5, 1, 7}, counters);
+    const auto done = [&] {
+        return std::vector<bool>{job->layer_done(5), job->layer_done(1), job->layer_done(7)};
+    };
+    EXPECT_TRUE(job->layer_done(0));  // not part of the copy
+    EXPECT_EQ(done(), (std::vector<bool>{false, false, false}));
+    job->layer_landed(2);
+    EXPECT_EQ(done(), (std::vector<bool>{false, false, false}));
+    EXPECT_FALSE(job->wait_layer(7, 0.01));
+    job->layer_landed(0);
+    EXPECT_EQ(done(), (std::vector<bool>{true, false, false}));
+    job->layer_landed(1);
+    EXPECT_EQ(done(), (std::vector<bool>{true, true, true}));
+    EXPECT_TRUE(job->wait_layer(7, 0.0));
+    EXPECT_FALSE(job->done());
+}
+
+TEST(CopyJob, CountersChangeBeforeTheEndIsSeen) {
+    const auto counters = std::make_shared<TransferCounters>();
+    const auto job = job_of({0}, counters);
+    EXPECT_EQ(counters->totals().in_flight(), 1);
+    EXPECT_EQ(job->pages_copied(), 0);
+    std::thread waiter([&] {
+        EXPECT_TRUE(job->wait(std::nullopt));
+        EXPECT_EQ(counters->totals().in_flight(), 0);
+        EXPECT_EQ(counters->totals().bytes, 200);
+    });
+    job->start();
+    job->layer_landed(0);
+    job->finish(std::nullopt, 2);
+    waiter.join();
+    EXPECT_EQ(job->pages_copied(), 2);
+}
+
+TEST(CopyJob, AFailureWakesWhoeverWaitsForALayer) {
+    const auto counters = std::make_shared<TransferCounters>();
+    const auto job = job_of({0, 1}, counters);
+    std::thread waiter([&] { EXPECT_TRUE(job->wait_layer(1, std::nullopt)); });
+    job->finish("out of luck", 1);
+    waiter.join();
+    EXPECT_FALSE(job->layer_done(1));
+    EXPECT_EQ(job->error(), "out of luck");
+    EXPECT_EQ(counters->totals().failed, 1);
+    EXPECT_EQ(counters->totals().bytes, 100);
+}
+
+}  // namespace
+}  // namespace hicache

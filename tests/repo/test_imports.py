@@ -11,8 +11,10 @@ from layout import PACKAGE
 ORDER = (
     ("_core", "errors"),
     ("sizes",),
-    ("formats", "streams", "tensors", "tokens"),
-    ("overlap", "pools"),
+    ("formats",),
+    ("streams", "tensors", "tokens"),
+    ("hashing", "overlap"),
+    ("pools",),
     ("tree",),
     ("plan",),
     ("transfer",),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import click
 
-from hicache_nsa.cli.json_output import JsonTarget, write_json
+from hicache_nsa.cli.json_output import check_target, write_json
 from hicache_nsa.demo.prompts import DEFAULT_QUESTIONS, DEFAULT_SHOTS, PromptPlan
 from hicache_nsa.demo.settings import DemoSettings
 from hicache_nsa.errors import HiCacheError
@@ -89,7 +90,7 @@ EXTRA_MODULES = {"torch", "rich", "tokenizers"}
     "--threads", type=click.IntRange(min=1), help="Compute threads.  [default: torch's choice]"
 )
 @click.option(
-    "--json", "json_target", type=JsonTarget(), metavar="OUT", help="Write JSON; - is stdout."
+    "--json", "json_target", callback=check_target, metavar="OUT", help="Write JSON; - is stdout."
 )
 def demo(
     prompts: Path | None,
@@ -117,15 +118,19 @@ def demo(
     except HiCacheError as error:
         raise click.ClickException(str(error)) from error
     except ModuleNotFoundError as error:
-        if error.name not in EXTRA_MODULES:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in EXTRA_MODULES:
             raise
         raise click.ClickException(
-            f"the demo needs {error.name}: pip install 'hicache-nsa[demo]'"
+            f"the demo needs {missing}: pip install 'hicache-nsa[demo]'"
         ) from error
     sys.exit(0 if passed else 1)
 
 
 def _run(settings: DemoSettings, json_target: str | None) -> bool:
+    # Read when torch is loaded. Its threads would otherwise spin while they wait for each other,
+    # which brings the model to a crawl where other work, or our own copies, need a core too.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from hicache_nsa.cli.progress import progress_bar
     from hicache_nsa.demo.runner import Demo
     from hicache_nsa.demo.table import print_result

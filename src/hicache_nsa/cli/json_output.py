@@ -8,24 +8,22 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import click
 
 
-class JsonTarget(click.ParamType):
-    """A file that can be created or overwritten, or ``-``. Checked before the work starts."""
-
-    name = "out"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The value itself, when it can be written to."""
-        path = Path(value)
-        if value != "-" and path.is_dir():
-            self.fail(f"{value} is a folder", param, ctx)
-        if value != "-" and not os.access(path if path.exists() else path.parent, os.W_OK):
-            self.fail(f"{value} cannot be written", param, ctx)
-        return str(value)
+def check_target(
+    context: click.Context, parameter: click.Parameter, target: str | None
+) -> str | None:
+    """Callback of ``--json``: refuse what cannot be written before the work starts."""
+    if target is None or target == "-":
+        return target
+    path = Path(target)
+    if path.is_dir():
+        raise click.BadParameter(f"{target} is a folder", context, parameter)
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise click.BadParameter(f"{target} cannot be written", context, parameter)
+    return target
 
 
 def write_json(target: str, content: dict[str, object]) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from hicache_nsa import HiCache, LoadBack, LockHandle, PrefixMatch, TransferError
 from hicache_nsa.demo.digests import PageDigests
@@ -140,7 +141,7 @@ class Engine:
         load = request.load
         logits = self._model.prefill(
             request.tokens,
-            request.pages,
+            torch.from_numpy(request.pages),
             self._pools,
             start=request.owned * self._page_size,
             wait_layer=None if load is None else load.wait_layer,
@@ -153,7 +154,8 @@ class Engine:
         """Append ``token`` to the request, compute it, and return the likeliest next one."""
         position = len(request.tokens)
         request.tokens.append(token)
-        return int(self._model.decode_step(token, position, request.pages, self._pools).argmax())
+        pages = torch.from_numpy(request.pages)
+        return int(self._model.decode_step(token, position, pages, self._pools).argmax())
 
     def _compare_loaded(self, request: _Request, watch: Stopwatch) -> None:
         if request.load is None:

@@ -7,36 +7,39 @@ using namespace nb::literals;
 using ByteView = nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>, nb::c_contig>;
 
 void bind_memory(nb::module_& m) {
-    nb::class_<HostMemory>(m, "HostMemory", "One anonymous mapping that holds a host pool.")
+    nb::class_<MemoryHandle>(m, "HostMemory", "One anonymous mapping that holds a host pool.")
         .def(
             "__init__",
-            [](HostMemory* self, int64_t nbytes, int threads, bool prefault) {
+            [](MemoryHandle* self, int64_t nbytes, int threads, bool prefault) {
                 nb::gil_scoped_release unlocked;
-                new (self) HostMemory(nbytes, threads, prefault);
+                new (self) MemoryHandle(HostMemory(nbytes, threads, prefault));
             },
             "nbytes"_a, nb::kw_only(), "threads"_a = 0, "prefault"_a = true,
             "Maps nbytes and touches them with several threads (0: one a core). MemoryError with "
-            "the "
-            "numbers if the mapping fails.")
-        .def_prop_ro("nbytes", &HostMemory::nbytes)
+            "the numbers if the mapping fails or less memory is available.")
+        .def_prop_ro("nbytes", [](const MemoryHandle& self) { return self.memory().nbytes(); })
         .def_prop_ro(
             "address",
-            [](const HostMemory& self) { return reinterpret_cast<uintptr_t>(self.data()); },
+            [](const MemoryHandle& self) {
+                return reinterpret_cast<uintptr_t>(self.memory().data());
+            },
             "Address of the first byte; 0 for an empty mapping.")
         .def_prop_ro(
-            "guarded", [](const HostMemory&) { return HostMemory::guarded(); },
+            "guarded", [](const MemoryHandle&) { return HostMemory::guarded(); },
             "Whether guard zones surround the bytes (debug builds).")
         .def(
             "view",
-            [](const HostMemory& self) {
-                auto* held = new HostMemory(self);  // shares the mapping
+            [](const MemoryHandle& self) {
+                const HostMemory& memory = self.memory();
+                auto* held = new MemoryHandle(memory);  // shares the mapping
                 nb::capsule owner(held,
-                                  [](void* p) noexcept { delete static_cast<HostMemory*>(p); });
-                return ByteView(self.data(), {static_cast<size_t>(self.nbytes())}, owner);
+                                  [](void* p) noexcept { delete static_cast<MemoryHandle*>(p); });
+                return ByteView(memory.data(), {static_cast<size_t>(memory.nbytes())}, owner);
             },
             "The bytes as a uint8 array [nbytes] that keeps the mapping alive.")
-        .def("check", &HostMemory::check,
-             "RuntimeError naming the offset if a guard zone was overwritten.");
+        .def(
+            "check", [](const MemoryHandle& self) { self.memory().check(); },
+            "RuntimeError naming the offset if a guard zone was overwritten.");
 }
 
 }  // namespace hicache::bindings

@@ -87,9 +87,9 @@ void bind_engine(nb::module_& m) {
             "__init__",
             [](EngineHandle* self, const PoolFormat& format, const std::string& device,
                int64_t device_pages, const std::vector<DeviceBuffer>& device_buffers,
-               const HostMemory& host, const HostLayout& layout, int workers) {
+               const MemoryHandle& host, const HostLayout& layout, int workers) {
                 new (self) EngineHandle{std::make_unique<TransferEngine>(
-                    format, device, device_pages, device_buffers, host, layout, workers)};
+                    format, device, device_pages, device_buffers, host.memory(), layout, workers)};
             },
             "format"_a, "device"_a, "device_pages"_a, "device_buffers"_a, "host"_a, "layout"_a,
             "workers"_a = 0,

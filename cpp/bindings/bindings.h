@@ -10,10 +10,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "core/host_memory.h"
 #include "core/timeline.h"
 
 namespace hicache::bindings {
@@ -33,6 +35,23 @@ using Int64Result = nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>;
     nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<int64_t>*>(p); });
     return Int64Result(held->data(), {held->size()}, owner);
 }
+
+// What Python holds of a host memory. Unmapping gigabytes takes a while: never with the GIL.
+class MemoryHandle {
+  public:
+    explicit MemoryHandle(HostMemory memory) : memory_(std::move(memory)) {}
+    ~MemoryHandle() {
+        nb::gil_scoped_release unlocked;
+        memory_.reset();
+    }
+    MemoryHandle(const MemoryHandle&) = delete;
+    MemoryHandle& operator=(const MemoryHandle&) = delete;
+
+    [[nodiscard]] const HostMemory& memory() const { return *memory_; }
+
+  private:
+    std::optional<HostMemory> memory_;
+};
 
 // Waits with the GIL released, in slices, so that signals (^C) are seen. wait_slice(seconds) waits
 // up to that long and returns whether the wait is over.

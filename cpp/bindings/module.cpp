@@ -21,8 +21,11 @@ nb::dict build_info() {
 }  // namespace hicache::bindings
 
 NB_MODULE(_core, m) {
+    using namespace hicache;
     using namespace hicache::bindings;
     m.doc() = "C++ core of hicache_nsa: formats, host memory, pages, tokens and transfers.";
+    // Objects alive at the interpreter's end are no news to a user.
+    if (!HostMemory::guarded()) nb::set_leak_warnings(false);
     m.def("build_info", &build_info, nb::sig("def build_info() -> dict[str, str | bool]"),
           "What this build holds: version, debug, cuda, nanobind ('split' or 'linked'), compiler.");
     bind_formats(m);

@@ -34,7 +34,7 @@ void check_buffer(const BufferFormat& buffer, int layer, const DeviceBuffer& dev
                      device.rows, " rows of ", device.row_bytes, " = ", device.page_bytes(),
                      " bytes, the format says ", buffer.page_bytes, ".");
     }
-    device.check_disjoint(device_pages);
+    device.check_pages(device_pages);
 }
 
 }  // namespace

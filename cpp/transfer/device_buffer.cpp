@@ -20,10 +20,12 @@ void DeviceBuffer::check_shape() const {
         bad_argument("Device buffer with strides ", page_stride, " and ", row_stride,
                      ": both must be within 2^62 bytes.");
     }
-    if (address == 0) bad_argument("Device buffer with address 0.");
 }
 
-void DeviceBuffer::check_disjoint(int64_t num_pages) const {
+void DeviceBuffer::check_pages(int64_t num_pages) const {
+    if (address == 0 && num_pages > 0) {
+        bad_argument("Device buffer of ", num_pages, " pages at address 0.");
+    }
     struct Axis {
         int64_t stride;
         int64_t count;

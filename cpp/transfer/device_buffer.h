@@ -16,10 +16,11 @@ struct DeviceBuffer {
     [[nodiscard]] int64_t page_bytes() const { return rows * row_bytes; }
     [[nodiscard]] bool packed() const { return rows == 1 || row_stride == row_bytes; }
 
-    // Throws: std::invalid_argument for sizes that are not positive or a null address.
+    // Throws: std::invalid_argument for sizes that are not positive, or beyond 2^62 bytes.
     void check_shape() const;
-    // Throws: std::invalid_argument if any two rows of `num_pages` pages overlap.
-    void check_disjoint(int64_t num_pages) const;
+    // Throws: std::invalid_argument if two rows of `num_pages` pages overlap, or there is no
+    // address.
+    void check_pages(int64_t num_pages) const;
 };
 
 }  // namespace hicache

@@ -65,7 +65,7 @@ class HostMemory:
 
     def __init__(self, nbytes: int, *, threads: int = 0, prefault: bool = True) -> None:
         """
-        Maps nbytes and touches them with several threads (0: one a core). MemoryError with the numbers if the mapping fails.
+        Maps nbytes and touches them with several threads (0: one a core). MemoryError with the numbers if the mapping fails or less memory is available.
         """
 
     @property

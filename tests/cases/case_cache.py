@@ -40,7 +40,8 @@ class CaseCache:
             fmt, device_pages=device // size, host_pages=host // size, **options
         )
         self.page_size = size
-        self.totals = (device // size * size, host // size * size)
+        reserved = len(options.get("device_reserved", ()))
+        self.totals = ((device // size - reserved) * size, host // size * size)
         wipe(self.cache.device_pool)
 
     def __getattr__(self, name: str) -> Any:

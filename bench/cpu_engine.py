@@ -147,6 +147,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--json", type=Path, default=RESULTS)
     options = parser.parse_args()
+    load = os.getloadavg()[0]  # other work on the machine: figures of a busy one are worth little
     random = np.random.default_rng(1)
     orders = {
         "scattered": lambda n: random.permutation(n).astype(np.int64),
@@ -185,8 +186,9 @@ def main() -> int:
             "python": platform.python_version(),
             "build": _core.build_info(),
             "workers": options.workers,
+            "load_average_at_start": load,
         },
-        "command": "python bench/cpu_engine.py " + " ".join(sys.argv[1:]),
+        "command": " ".join(["python", "bench/cpu_engine.py", *sys.argv[1:]]),
         "peak": {f"{d}_gbps": nbytes / statistics.median(s) / 1e9 for d, s in plain.items()},
         "cases": cases,
     }

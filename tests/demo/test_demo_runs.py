@@ -149,3 +149,11 @@ def test_interrupt_keeps_what_is_done() -> None:
     assert result.interrupted
     assert result.outputs_identical
     assert not result.passed
+
+
+def test_prompts_shorter_than_a_page_bring_nothing_back() -> None:
+    with Demo(settings(shots=0, questions=1)) as demo:
+        demo.prompts[0][50:] = []
+        result = demo.run()
+    assert result.passed
+    assert result.pages_compared == 0

@@ -86,15 +86,15 @@ class Engine:
         A load that fails is a miss: the request starts anew. After LOAD_ATTEMPTS the TransferError
         goes to the caller. Raises OutOfPages when the device pool is too small for the prompt.
         """
+        watch = Stopwatch()
         for _ in range(LOAD_ATTEMPTS - 1):
             try:
-                return self._serve(prompt)
+                return self._serve(prompt, watch)
             except TransferError:
                 continue
-        return self._serve(prompt)
+        return self._serve(prompt, watch)
 
-    def _serve(self, prompt: Sequence[int]) -> Answer:
-        watch = Stopwatch()
+    def _serve(self, prompt: Sequence[int], watch: Stopwatch) -> Answer:
         request = self._admit(prompt)
         try:
             generated = [self._prefill(request)]

@@ -89,7 +89,15 @@ class Demo:
         ``corrupt`` is called between the flush and the last run (for tests of the proof itself).
         ^C ends the demo early: the result covers what was done.
         """
-        result = DemoResult(asdict(self._settings), self._sizing)
+        stats = self._cache.stats()
+        settings = {
+            **asdict(self._settings),
+            "threads": torch.get_num_threads(),
+            "device_pages": stats.device.total_pages,
+            "host_pages": stats.host.total_pages,
+            "page_bytes": self._cache.format.page_bytes,
+        }
+        result = DemoResult(settings, self._sizing)
         try:
             for name in RUNS:
                 if name == "after_flush":

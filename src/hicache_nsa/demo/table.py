@@ -88,6 +88,8 @@ def _conclusions(result: DemoResult) -> list[str]:
             f"{result.pages_compared:,} pages came back from host memory; all "
             f"{result.digests_compared:,} digests, one a page, layer and buffer, are as computed."
         )
+    elif not result.interrupted:
+        lines.append("No page came back from host memory.")
     if not result.outputs_identical:
         lines.append("OUTPUTS DIFFER from the cold run's.")
     if result.interrupted:

@@ -8,7 +8,10 @@ from case_bytes import LAYOUTS, wipe
 from case_cache import LONG, CaseCache
 
 import hicache_nsa as hc
+from hicache_nsa._core import TokenSpan
 from hicache_nsa.testing import fail_next, hold
+from hicache_nsa.tree import RadixTree
+from hicache_nsa.tree.flush import flush_device
 
 layouts = pytest.mark.parametrize("layout", LAYOUTS)
 
@@ -102,6 +105,24 @@ def test_f18_a_host_copy_behind_a_gap_never_outlives_its_save():
         report = c.reset()
         assert (report.kept_host_tokens, report.dropped_tokens) == (0, 24)
         assert c.host.free == 64 and c.device.free == 64 and not c.tree.roots
+
+
+def test_f18_a_host_copy_that_no_walk_from_the_root_reaches_is_given_back():
+    """The tree itself, brought into a state that the cache never makes: E on host, B not."""
+    tree = RadixTree(4)
+    be = TokenSpan(np.arange(24))
+    b = tree.add(tree.root(b""), be.slice(0, 16))
+    tree.set_device(b, np.arange(4))
+    e = tree.add(b, be.slice(16, 24))
+    tree.set_device(e, np.arange(4, 6))
+    tree.set_host(e, np.array([8, 9]))
+    tree.lock(e)
+    flushed = flush_device(tree)
+    assert sorted(flushed.device_pages) == [0, 1, 2, 3, 4, 5]
+    assert sorted(flushed.host_pages) == [8, 9]
+    assert (flushed.kept_host_tokens, flushed.dropped_tokens) == (0, 24)
+    assert not tree.roots and not list(tree.nodes())
+    tree.check()
 
 
 @layouts

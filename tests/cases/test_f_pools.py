@@ -189,6 +189,13 @@ def test_f42_sizes_that_say_nothing_or_hold_nothing_are_refused(size):
         hc.HiCache(FORMAT, device_pages=4, host_size=size)
 
 
+@pytest.mark.parametrize("host", [{"host_size": "100TB"}, {"host_pages": 2**31}])
+def test_f42_more_than_the_machine_has_is_refused_at_once(host):
+    fmt = hc.formats.dsa(61)
+    with pytest.raises(hc.HiCacheError, match=r"host pool of \d+ pages .*ask for fewer"):
+        hc.HiCache(fmt, device_pages=0, **host)
+
+
 @contextmanager
 def heartbeat(limit: float):
     """Another Python thread beats every 10 ms; its longest gap stays under ``limit`` seconds."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -108,8 +109,11 @@ def test_f02_a_save_waits_for_the_stream_that_writes_the_pages(rounds):
 
 def test_f02_write_through_is_ordered_after_the_stream_of_the_insert():
     fmt = hc.formats.dsa(2, page_size=4)
-    with hc.HiCache(fmt, device_pages=8, host_pages=8) as cache, hc.CpuStream() as stream:
-        start = threading.Event()
+    start = threading.Event()
+    with ExitStack() as stack:
+        stream = stack.enter_context(hc.CpuStream())
+        stack.callback(start.set)  # whatever happens, the stream ends
+        cache = stack.enter_context(hc.HiCache(fmt, device_pages=8, host_pages=8))
         pages = cache.allocate(2)
         for page in pages:
             fill(cache.device_pool, page, -1)

@@ -163,11 +163,12 @@ def test_reset_with_the_constructors_stream():
         waits_for_the_stream(c, compute)
 
 
-def test_every_handle_of_an_insert_behind_a_failed_load_counts():
-    """Two requests use a page that is then dropped; one of them, the first to unlock, is slow."""
-    longer, b = [*A, 50, 51, 52, 53], list(range(100, 112))
+@pytest.mark.parametrize("part", ["own", "loaded"])
+def test_every_handle_of_an_insert_behind_a_failed_load_counts(part):
+    """Two requests use pages that nobody keeps; one of them, the first to unlock, is slow."""
+    longer = [*A, 50, 51, 52, 53]
     with computing() as compute, CaseCache(12, 32) as c:
-        c.put_on_host(A, b)
+        c.put_on_host(A, B)
         fail_next(c.cache, "h2d")
         with hold(c.cache, "h2d"):
             load = c.start_load(A)
@@ -176,12 +177,20 @@ def test_every_handle_of_an_insert_behind_a_failed_load_counts():
             slow = c.insert(longer, given, lock=True)
             quick = c.insert(longer, given, lock=True)
             assert quick.inserted_tokens == 0
-            compute.busy_reading(c, own, longer, first=2)
+            if part == "own":
+                pages, target = own, B[:4]
+                compute.busy_reading(c, pages, longer, first=2)
+            else:
+                pages, target = load.pages, B
+                compute.busy_writing(c, pages)
             c.unlock(slow.handle, stream=compute.stream)
             c.unlock(quick.handle)
             c.release(load)
         assert c.drain(LONG) and c.device.free == 12
-        waits_for_the_stream(c, compute, b)
+        others = [page for page in c.allocate(3) if page not in pages]
+        c.free(pages)
+        waits_for_the_stream(c, compute, target)  # into those pages
+        c.free(others)
 
 
 def test_a_save_waits_for_the_stream_and_the_caller_does_not():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ def token_span(tokens: Tokens) -> TokenSpan:
         ValueError: not one-dimensional, or an id beyond int64.
     """
     try:
-        return TokenSpan(tokens)  # takes nothing but contiguous int64
+        return TokenSpan(cast(Any, tokens))  # takes nothing but contiguous int64
     except TypeError:
         return TokenSpan(int64_array(tokens, "tokens"))
 

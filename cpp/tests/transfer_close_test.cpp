@@ -102,6 +102,7 @@ int in_child(TransferPools& pools, const Ticket& held, const Fence& fence) {
     if (!throws([&] { pools.engine().release(kLoad); })) return 3;
     if (!throws([&] { pools.engine().fail_next(kLoad, 0); })) return 4;
     if (!throws([&] { pools.engine().check(); })) return 5;
+    if (!throws([&] { static_cast<void>(pools.engine().in_flight(kLoad)); })) return 9;
     if (!throws([&] { held.wait(std::nullopt); })) return 6;
     if (!throws([&] { held.wait_layer(0, std::nullopt); })) return 7;
     if (!throws([&] { fence.wait(std::nullopt); })) return 8;

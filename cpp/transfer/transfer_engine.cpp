@@ -154,6 +154,7 @@ int64_t TransferEngine::in_flight(Direction direction) const {
 }
 
 TransferTotals TransferEngine::totals(Direction direction) const {
+    process_.require_same("transfer engine");
     return counters_[index(direction)]->totals();
 }
 

@@ -51,7 +51,10 @@ def int64_array(values: Any, name: str) -> npt.NDArray[np.int64]:
     elif isinstance(values, (str, bytes, bytearray, dict, set)):
         raise TypeError(f"{name} must be a 1-D sequence of ints, got {type(values).__name__}")
     elif hasattr(values, "detach") and hasattr(values, "numpy"):
-        array = values.detach().cpu().numpy()
+        try:
+            array = values.detach().cpu().numpy()
+        except (RuntimeError, TypeError) as error:  # a meta or sparse tensor, bfloat16
+            raise TypeError(f"{name} must be a 1-D sequence of ints: {error}") from error
     else:
         array = _from_sequence(values, name)
     if array.ndim != 1:

@@ -122,7 +122,8 @@ TOKENS = [
     np.zeros(4), np.zeros(4, bool), np.zeros((2, 4), np.int64), np.int64(3), np.zeros(4, "M8[s]"),
     np.array([2**63], np.uint64), np.zeros(0), torch.zeros(4), torch.zeros((1, 4)),
     torch.zeros((1, 4), dtype=torch.int64), torch.zeros(4, dtype=torch.bool),
-    torch.zeros(4, dtype=torch.bfloat16), Refusing(), iter([1, 2]),
+    torch.zeros(4, dtype=torch.bfloat16), torch.zeros(4, dtype=torch.int64, device="meta"),
+    torch.zeros(4, dtype=torch.int64).to_sparse(), Refusing(), iter([1, 2]),
 ]  # fmt: skip
 PAGES = [
     [0.0, 1.0], [0, 1.5], [True, False], [0, True], [-1, 0], [0, 2**40], [0, 8], [2**63, 0],

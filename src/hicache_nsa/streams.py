@@ -9,37 +9,61 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeAlias
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeAlias
 
 from hicache_nsa._core import Fence, Timeline
+from hicache_nsa.errors import HiCacheError
 
 Stream: TypeAlias = Any
 """A CpuStream, a torch stream, an int handle or None, as far as the device has such streams."""
 
 
+class _Work(NamedTuple):
+    value: int
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    future: Future[Any]
+
+
 class CpuStream:
     """An in-order queue of host functions with a thread of its own.
 
-    ``enqueue`` returns at once. A failed function shows in its Future; later ones still run.
+    ``enqueue`` returns at once. A function that fails shows in its Future, one that was cancelled
+    is passed over; later ones still run.
     """
 
     def __init__(self, name: str = "hicache-cpu-stream") -> None:
         self._timeline = Timeline()
         self._order = threading.Lock()
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._queue: SimpleQueue[_Work | None] = SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
 
     def enqueue(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
-        """Run ``function(*args)`` after everything queued before."""
-        with self._order:
-            value = self._timeline.submit()
-            return self._executor.submit(self._run, value, function, args)
+        """Run ``function(*args)`` after everything queued before.
 
-    def _run(self, value: int, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        try:
-            return function(*args)
-        finally:
-            self._timeline.complete(value)
+        Raises:
+            HiCacheError: the stream is closed.
+        """
+        future: Future[Any] = Future()
+        with self._order:
+            if self._closed:
+                raise HiCacheError("the stream is closed; nothing more can be queued on it")
+            self._queue.put(_Work(self._timeline.submit(), function, args, future))
+        return future
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            try:
+                if work.future.set_running_or_notify_cancel():
+                    work.future.set_result(work.function(*work.args))
+            except BaseException as error:
+                work.future.set_exception(error)
+            finally:
+                self._timeline.complete(work.value)
 
     def fence(self) -> Fence:
         """Everything queued so far."""
@@ -50,8 +74,12 @@ class CpuStream:
         self.fence().wait()
 
     def close(self) -> None:
-        """Run what is queued, then end the thread."""
-        self._executor.shutdown(wait=True)
+        """Run what is queued, then end the thread. Idempotent."""
+        with self._order:
+            if not self._closed:
+                self._closed = True
+                self._queue.put(None)
+        self._thread.join()
 
     def __enter__(self) -> CpuStream:
         return self

@@ -16,6 +16,9 @@ else()
   if(CMAKE_CUDA_COMPILER)
     # The backend's kernels are a later piece of work: the folder holds the stub only.
     set(HICACHE_CUDA_REASON "compiler ${CMAKE_CUDA_COMPILER} works, no kernels in this version")
+    if(_cuda STREQUAL "ON")
+      message(WARNING "HICACHE_CUDA=ON: this version has no CUDA kernels yet, device='cuda' will say so.")
+    endif()
   elseif(_cuda STREQUAL "ON")
     message(FATAL_ERROR
       "HICACHE_CUDA=ON, but there is no working CUDA compiler. Put nvcc on PATH or set CUDACXX "

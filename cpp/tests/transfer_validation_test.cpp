@@ -75,7 +75,7 @@ TEST(TransferValidation, PartsThatDoNotFit) {
     EXPECT_ERROR(create(other, "cpu", 400, 1), std::invalid_argument, "another format");
     EXPECT_ERROR(create(format, "cpu", 399, 1), std::invalid_argument, "has 399");
     EXPECT_ERROR(create(format, "cpu", 400, -1), std::invalid_argument, "workers is -1");
-    EXPECT_ERROR(create(format, "cuda:0", 400, 1), std::runtime_error, "HICACHE_CUDA=ON");
+    EXPECT_ERROR(create(format, "cuda:0", 400, 1), std::runtime_error, "needs the CUDA backend");
     EXPECT_ERROR(create(format, "tpu", 400, 1), std::runtime_error, "device 'tpu'");
 }
 

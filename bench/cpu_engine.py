@@ -10,25 +10,22 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import json
 import os
-import platform
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hicache_nsa import _core
+from report import write_report
 
 BUFFERS = (("latent", 41_984), ("index_k", 8_448))
 LAYOUTS = ("layer_first", "page_first", "page_first_direct")
-RESULTS = Path(__file__).parent / "results" / "cpu_engine.json"
 
 memcpy = ctypes.CDLL(None).memcpy  # a plain foreign call: the GIL is released
 memcpy.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
@@ -130,22 +127,13 @@ def measure_case(
     return case, plain[1:]
 
 
-def cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pages", type=int, default=256)
     parser.add_argument("--layers", type=int, default=61)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--workers", type=int, default=min(4, os.cpu_count() or 1))
-    parser.add_argument("--json", type=Path, default=RESULTS)
+    parser.add_argument("--json", default=None, help="write the report here")
     options = parser.parse_args()
     load = os.getloadavg()[0]  # other work on the machine: figures of a busy one are worth little
     random = np.random.default_rng(1)
@@ -179,21 +167,14 @@ def main() -> int:
                     )
             pools.engine.close()
             del pools
-    report = {
-        "environment": {
-            "cpu": cpu_name(),
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
-            "build": _core.build_info(),
-            "workers": options.workers,
-            "load_average_at_start": load,
-        },
-        "command": " ".join(["python", "bench/cpu_engine.py", *sys.argv[1:]]),
-        "peak": {f"{d}_gbps": nbytes / statistics.median(s) / 1e9 for d, s in plain.items()},
-        "cases": cases,
-    }
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(report, indent=1) + "\n")
+    write_report(
+        options.json,
+        " ".join(["python", "bench/cpu_engine.py", *sys.argv[1:]]),
+        cases,
+        workers=options.workers,
+        load_average_at_start=load,
+        peak={f"{d}_gbps": nbytes / statistics.median(s) / 1e9 for d, s in plain.items()},
+    )
     return 0 if all(case["verified"] for case in cases) else 1
 
 

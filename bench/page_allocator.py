@@ -12,9 +12,9 @@ import statistics
 import time
 
 import numpy as np
-from report import write_report
 
 from hicache_nsa._core import PageAllocator
+from report import write_report
 
 NO_PAGES = np.empty(0, dtype=np.int64)
 

@@ -1,4 +1,5 @@
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 
 #include "bindings/bindings.h"
 #include "core/timeline.h"
@@ -8,7 +9,7 @@ namespace hicache::bindings {
 using namespace nb::literals;
 
 void bind_streams(nb::module_& m) {
-    nb::class_<Fence>(m, "Fence", "Everything submitted to a timeline so far.")
+    nb::class_<Fence>(m, "Fence", "Everything queued on a stream so far.")
         .def("done", &Fence::done, "Whether all of it is complete.")
         .def(
             "wait",

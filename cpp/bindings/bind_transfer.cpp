@@ -1,4 +1,5 @@
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
@@ -37,13 +38,15 @@ nb::dict counters_of(const EngineHandle& self) {
         each["pages"] = totals.pages;
         each["bytes"] = totals.bytes;
         each["runs"] = totals.runs;
+        each["direct"] = totals.by_way[static_cast<size_t>(Way::kDirect)];
+        each["kernel"] = totals.by_way[static_cast<size_t>(Way::kKernel)];
         counters[nb::str(name(direction).data())] = each;
     }
     return counters;
 }
 
 Ticket submit(EngineHandle& self, std::string_view direction, const PageArray& host_pages,
-              const PageArray& device_pages, const Layers& layers, std::vector<Fence> after) {
+              const PageArray& device_pages, const Layers& layers, std::vector<FencePtr> after) {
     const Direction parsed = parse_direction(direction);
     // Copied under the GIL: another thread may change the arrays afterwards.
     const std::vector<int64_t> host(items(host_pages).begin(), items(host_pages).end());
@@ -72,6 +75,14 @@ void bind_ticket(nb::module_& m) {
             },
             "layer"_a, "timeout"_a = nb::none(),
             "Waits until that layer has landed or the copy has failed; False at the limit.")
+        .def(
+            "wait_layer_on_stream",
+            [](const Ticket& self, int layer, uintptr_t stream) {
+                nb::gil_scoped_release unlocked;
+                self.wait_layer_on_stream(layer, stream);
+            },
+            "layer"_a, "stream"_a,
+            "Makes that stream of the device wait for the layer; the caller does not wait.")
         .def("layer_done", &Ticket::layer_done, "layer"_a,
              "Whether that layer's bytes are in place; False for a layer of a failed copy.")
         .def_prop_ro("pages", &Ticket::pages, "Pages asked for.")
@@ -87,17 +98,25 @@ void bind_engine(nb::module_& m) {
             "__init__",
             [](EngineHandle* self, const PoolFormat& format, const std::string& device,
                int64_t device_pages, const std::vector<DeviceBuffer>& device_buffers,
-               const MemoryHandle& host, const HostLayout& layout, int workers) {
+               const MemoryHandle& host, const HostLayout& layout, int workers,
+               std::string_view io_backend, int kernel_blocks, std::string_view pinning,
+               int64_t pin_chunk_bytes) {
+                const CopyOptions options{workers, parse_way(io_backend), kernel_blocks,
+                                          parse_pinning(pinning), pin_chunk_bytes};
+                nb::gil_scoped_release unlocked;  // pinning takes a while
                 new (self) EngineHandle{std::make_unique<TransferEngine>(
-                    format, device, device_pages, device_buffers, host.memory(), layout, workers)};
+                    format, device, device_pages, device_buffers, host.memory(), layout, options)};
             },
             "format"_a, "device"_a, "device_pages"_a, "device_buffers"_a, "host"_a, "layout"_a,
-            "workers"_a = 0,
+            "workers"_a = 0, "io_backend"_a = "auto", "kernel_blocks"_a = 0, "pinning"_a = "auto",
+            "pin_chunk_bytes"_a = 0,
             "device_buffers: for each buffer of the format, for each of its layers; whoever owns "
-            "that memory keeps it alive until close(). workers: threads a direction, 0 = chosen.")
+            "that memory keeps it alive until close(). 0 = chosen: workers (host threads a "
+            "direction, "
+            "cpu), kernel_blocks and pin_chunk_bytes (cuda). pinning: auto, always or never.")
         .def("submit", &submit, "direction"_a, "host_pages"_a.noconvert(),
              "device_pages"_a.noconvert(), "layers"_a = nb::none(),
-             "after"_a = std::vector<Fence>(),
+             "after"_a = std::vector<FencePtr>(),
              nb::sig("def submit(self, direction: str, "
                      "host_pages: numpy.typing.NDArray[numpy.int64], "
                      "device_pages: numpy.typing.NDArray[numpy.int64], "
@@ -105,6 +124,17 @@ void bind_engine(nb::module_& m) {
                      "after: collections.abc.Sequence[Fence] = ()) -> Ticket"),
              "Queues copies host_pages[i] <-> device_pages[i]; never waits for bytes. ValueError "
              "before any byte moves.")
+        .def(
+            "record",
+            [](EngineHandle& self, uintptr_t stream) {
+                nb::gil_scoped_release unlocked;
+                return self.engine->record(stream);
+            },
+            "stream"_a, nb::sig("def record(self, stream: int) -> Fence | None"),
+            "A fence behind what is queued on that stream of the device; None if it is complete.")
+        .def_prop_ro(
+            "warning", [](const EngineHandle& self) { return self.engine->warning(); },
+            "What works less well than it could; empty if nothing does.")
         .def(
             "hold",
             [](EngineHandle& self, std::string_view d) { self.engine->hold(parse_direction(d)); },
@@ -129,7 +159,9 @@ void bind_engine(nb::module_& m) {
             },
             "direction"_a, "Copies submitted and not ended.")
         .def("counters", &counters_of, nb::sig("def counters(self) -> dict[str, dict[str, int]]"),
-             "Totals by direction: submitted, copies, failed, pages, bytes, runs. They never fall.")
+             "Totals by direction: submitted, copies, failed, pages, bytes, runs, and copies by "
+             "way of a "
+             "GPU (direct, kernel). They never fall.")
         .def(
             "check", [](const EngineHandle& self) { self.engine->check(); },
             "RuntimeError with both sides of an equation that does not hold.")

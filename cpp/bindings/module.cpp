@@ -23,11 +23,16 @@ nb::dict build_info() {
 NB_MODULE(_core, m) {
     using namespace hicache;
     using namespace hicache::bindings;
+    using namespace nb::literals;
     m.doc() = "C++ core of hicache_nsa: formats, host memory, pages, tokens and transfers.";
     // Objects alive at the interpreter's end are no news to a user.
     if (!HostMemory::guarded()) nb::set_leak_warnings(false);
     m.def("build_info", &build_info, nb::sig("def build_info() -> dict[str, str | bool]"),
           "What this build holds: version, debug, cuda, nanobind ('split' or 'linked'), compiler.");
+    m.def("cuda_device_index", &cuda_device_index, "device"_a,
+          "Index of 'cuda' or 'cuda:<n>'; RuntimeError with CUDA's words if it isn't there.");
+    m.def("cuda_device_of_address", &cuda_device_of_address, "address"_a,
+          "Index of the GPU that owns the memory at this address.");
     bind_formats(m);
     bind_memory(m);
     bind_allocator(m);

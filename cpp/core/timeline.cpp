@@ -11,7 +11,7 @@
 
 namespace hicache {
 
-struct Fence::Clock {
+struct Timeline::Clock {
     ProcessMark process;
     std::mutex mutex;
     std::condition_variable changed;
@@ -19,21 +19,27 @@ struct Fence::Clock {
     std::atomic<int64_t> completed{0};
 };
 
-Fence::Fence(std::shared_ptr<Clock> clock, int64_t value)
-    : clock_(std::move(clock)), value_(value) {}
+class Timeline::Point : public Fence {
+  public:
+    Point(std::shared_ptr<Clock> clock, int64_t value) : clock_(std::move(clock)), value_(value) {}
 
-bool Fence::done() const {
-    return clock_->completed.load(std::memory_order_acquire) >= value_;
-}
+    bool done() const override {
+        return clock_->completed.load(std::memory_order_acquire) >= value_;
+    }
 
-bool Fence::wait(Timeout timeout) const {
-    if (done()) return true;
-    clock_->process.require_same("fence");
-    std::unique_lock lock(clock_->mutex);
-    return wait_until_ready(clock_->changed, lock, timeout, [this] { return done(); });
-}
+    bool wait(Timeout timeout) const override {
+        if (done()) return true;
+        clock_->process.require_same("fence");
+        std::unique_lock lock(clock_->mutex);
+        return wait_until_ready(clock_->changed, lock, timeout, [this] { return done(); });
+    }
 
-Timeline::Timeline() : clock_(std::make_shared<Fence::Clock>()) {}
+  private:
+    const std::shared_ptr<Clock> clock_;
+    const int64_t value_;
+};
+
+Timeline::Timeline() : clock_(std::make_shared<Clock>()) {}
 
 int64_t Timeline::submit() {
     clock_->process.require_same("timeline");
@@ -55,10 +61,10 @@ void Timeline::complete(int64_t value) {
     clock_->changed.notify_all();
 }
 
-Fence Timeline::fence() const {
+FencePtr Timeline::fence() const {
     clock_->process.require_same("timeline");
     std::lock_guard lock(clock_->mutex);
-    return {clock_, clock_->submitted};
+    return std::make_shared<Point>(clock_, clock_->submitted);
 }
 
 }  // namespace hicache

@@ -6,28 +6,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
+
+#include "core/fence.h"
 
 namespace hicache {
-
-// Seconds to wait; nullopt = no limit, 0 and less = only look.
-using Timeout = std::optional<double>;
-
-class Fence {
-  public:
-    // Whether everything before the fence is complete. Never blocks.
-    [[nodiscard]] bool done() const;
-    // Waits for done(); false at the limit. Throws: std::runtime_error in a forked child.
-    bool wait(Timeout timeout) const;
-
-  private:
-    friend class Timeline;
-    struct Clock;
-    Fence(std::shared_ptr<Clock> clock, int64_t value);
-
-    std::shared_ptr<Clock> clock_;
-    int64_t value_;
-};
 
 class Timeline {
   public:
@@ -38,10 +20,13 @@ class Timeline {
     // All work up to `value` is complete.
     // Throws: std::invalid_argument for a value never submitted or already complete.
     void complete(int64_t value);
-    [[nodiscard]] Fence fence() const;
+    [[nodiscard]] FencePtr fence() const;
 
   private:
-    std::shared_ptr<Fence::Clock> clock_;
+    struct Clock;
+    class Point;
+
+    std::shared_ptr<Clock> clock_;
 };
 
 }  // namespace hicache

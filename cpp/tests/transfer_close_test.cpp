@@ -88,7 +88,7 @@ TEST(TransferClose, SeveralThreadsMayClose) {
 }
 
 // What a forked child sees; 0 = as it should be.
-int in_child(TransferPools& pools, const Ticket& held, const Fence& fence) {
+int in_child(TransferPools& pools, const Ticket& held, const FencePtr& fence) {
     const auto throws = [](auto call) {
         try {
             call();
@@ -105,7 +105,7 @@ int in_child(TransferPools& pools, const Ticket& held, const Fence& fence) {
     if (!throws([&] { static_cast<void>(pools.engine().in_flight(kLoad)); })) return 9;
     if (!throws([&] { held.wait(std::nullopt); })) return 6;
     if (!throws([&] { held.wait_layer(0, std::nullopt); })) return 7;
-    if (!throws([&] { fence.wait(std::nullopt); })) return 8;
+    if (!throws([&] { fence->wait(std::nullopt); })) return 8;
     pools.engine().close();
     pools.drop_engine();
     return 0;
@@ -115,7 +115,7 @@ TEST(TransferClose, AForkedChildIsRefusedAndEndsAtOnce) {
     TransferPools pools({});
     Timeline compute;
     const int64_t work = compute.submit();
-    const Fence fence = compute.fence();
+    const FencePtr fence = compute.fence();
     pools.engine().hold(kLoad);
     const Ticket held = pools.submit(kLoad, {2}, {2}, std::nullopt, {fence});
     const pid_t child = fork();

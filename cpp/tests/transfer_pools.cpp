@@ -39,7 +39,7 @@ TransferPools::TransferPools(const PoolShape& shape)
     fill_device(1);
     fill_host(2);
     engine_ = std::make_unique<TransferEngine>(format_, "cpu", shape.device_pages, buffers_, host_,
-                                               layout_, shape.workers);
+                                               layout_, CopyOptions{.workers = shape.workers});
 }
 
 void TransferPools::arrange(const PoolShape& shape) {
@@ -87,7 +87,7 @@ void TransferPools::arrange(const PoolShape& shape) {
 
 Ticket TransferPools::submit(Direction direction, const Pages& host, const Pages& device,
                              const std::optional<std::vector<int>>& layers,
-                             std::vector<Fence> after) {
+                             std::vector<FencePtr> after) {
     return engine_->submit(direction, host, device, layers, std::move(after));
 }
 

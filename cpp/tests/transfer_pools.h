@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/timeline.h"
 #include "transfer/transfer_engine.h"
 
 namespace hicache::testing_support {
@@ -48,7 +49,7 @@ class TransferPools {
 
     Ticket submit(Direction direction, const Pages& host, const Pages& device,
                   const std::optional<std::vector<int>>& layers = std::nullopt,
-                  std::vector<Fence> after = {});
+                  std::vector<FencePtr> after = {});
 
     // Fills every byte, padding included, from a seed.
     void fill_device(uint64_t seed);

@@ -42,7 +42,7 @@ TEST_P(TransferStress, ManyCopiesEndAsIfOneAfterTheOther) {
         const bool fails = n > 0 && random() % 10 == 0;
         const auto copied = static_cast<ptrdiff_t>(fails ? random() % (n + 1) : n);
         if (fails) pools.engine().fail_next(direction, copied);
-        std::vector<Fence> after;
+        std::vector<FencePtr> after;
         const int64_t work = random() % 8 == 0 ? compute.submit() : 0;
         if (work != 0) after.push_back(compute.fence());
         const bool held = random() % 8 == 0;

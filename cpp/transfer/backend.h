@@ -13,6 +13,7 @@
 #include "core/host_memory.h"
 #include "transfer/copy_geometry.h"
 #include "transfer/copy_job.h"
+#include "transfer/copy_options.h"
 #include "transfer/direction.h"
 
 namespace hicache {
@@ -20,6 +21,11 @@ namespace hicache {
 class Backend {
   public:
     virtual ~Backend() = default;  // as close(0)
+
+    // A fence behind everything queued on that stream of the device so far; nullptr if all of it is
+    // complete. Throws: std::invalid_argument for a handle the device does not know;
+    // std::runtime_error for a stream that is being captured into a graph.
+    [[nodiscard]] virtual FencePtr record(uintptr_t stream) = 0;
 
     // Queues a copy. The backend calls the job's start(), layer_landed() and finish().
     virtual void submit(std::shared_ptr<CopyJob> job) = 0;
@@ -35,14 +41,17 @@ class Backend {
 
     // Throws: std::runtime_error with both sides of a broken equation.
     virtual void check() const = 0;
+
+    // What works less well than it could, for the user to know; empty if nothing does.
+    [[nodiscard]] virtual std::string warning() const { return {}; }
 };
 
 struct BackendSetup {
     std::shared_ptr<const CopyGeometry> geometry;
     HostMemory host;
-    std::array<std::shared_ptr<const TransferCounters>, 2> counters;  // by direction, for check()
+    std::array<std::shared_ptr<TransferCounters>, 2> counters;  // by direction
     int64_t layer_bytes;  // of a page, the largest of its layers
-    int workers;          // threads a direction, 0 = the backend chooses
+    CopyOptions options;
 };
 
 // device: "cpu", "cuda", "cuda:1", ...

@@ -1,5 +1,6 @@
 #include "transfer/copy_geometry.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/errors.h"
@@ -37,6 +38,28 @@ void check_buffer(const BufferFormat& buffer, int layer, const DeviceBuffer& dev
     device.check_pages(device_pages);
 }
 
+// Whether `next` continues the part in the layer after its last one; sets the pitches of a part
+// that has one layer so far.
+bool extends(RecordPart& part, const RecordPart& next) {
+    if (part.width != next.width || part.device_stride != next.device_stride) return false;
+    const int64_t host_pitch = next.host_base - part.host_base;
+    const auto device_pitch = static_cast<int64_t>(next.device - part.device);
+    if (part.layers == 1) {
+        if (host_pitch < part.width || device_pitch < part.width) return false;
+        part.host_pitch = host_pitch;
+        part.device_pitch = device_pitch;
+    }
+    return host_pitch == part.layers * part.host_pitch &&
+           device_pitch == part.layers * part.device_pitch;
+}
+
+// Whether `next` follows the part without a gap on both sides.
+bool follows(const RecordPart& part, const RecordPart& next) {
+    return part.layers == 1 && part.device_stride == next.device_stride &&
+           part.host_base + part.width == next.host_base &&
+           part.device + static_cast<uint64_t>(part.width) == next.device;
+}
+
 }  // namespace
 
 CopyGeometry::CopyGeometry(const HostLayout& layout, int64_t device_pages,
@@ -54,6 +77,36 @@ CopyGeometry::CopyGeometry(const HostLayout& layout, int64_t device_pages,
             add(layer, {layout.base(b, layer), layout.page_stride(layer), *device++});
         }
     }
+    if (layout.kind() != LayoutKind::kLayerFirst) join_layers();
+}
+
+void CopyGeometry::join_layers() {
+    std::vector<RecordPart> parts;
+    for (const auto& segments : layers_) {
+        for (const Segment& segment : segments) {
+            if (!segment.device.packed()) return;
+            const RecordPart next{segment.host_base,
+                                  segment.host_stride,
+                                  segment.device.address,
+                                  segment.device.page_stride,
+                                  segment.page_bytes(),
+                                  1,
+                                  0,
+                                  0};
+            if (!parts.empty() && follows(parts.back(), next)) {
+                parts.back().width += next.width;
+                continue;
+            }
+            const auto part = std::find_if(parts.begin(), parts.end(),
+                                           [&](RecordPart& p) { return extends(p, next); });
+            if (part == parts.end()) {
+                parts.push_back(next);
+            } else {
+                ++part->layers;
+            }
+        }
+    }
+    record_ = std::move(parts);
 }
 
 void CopyGeometry::add(int layer, const Segment& segment) {

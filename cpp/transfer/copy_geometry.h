@@ -25,6 +25,20 @@ struct Segment {
     }
 };
 
+// Bytes of a whole page that many layers hold at equal distances on both sides, or one layer alone.
+struct RecordPart {
+    int64_t host_base;    // offset of the first layer's bytes of page 0
+    int64_t host_stride;  // from a page to the next
+    uint64_t device;      // address of the first layer's bytes of page 0
+    int64_t device_stride;
+    int64_t width;   // contiguous bytes of a layer
+    int64_t layers;  // as many pieces of `width` bytes
+    int64_t host_pitch;
+    int64_t device_pitch;
+
+    bool operator==(const RecordPart&) const = default;
+};
+
 class CopyGeometry {
   public:
     // device_buffers: for each buffer of the format, for each of its layers.
@@ -36,10 +50,18 @@ class CopyGeometry {
     // Requires: 0 <= layer < num_layers.
     [[nodiscard]] const std::vector<Segment>& segments(int layer) const { return layers_[layer]; }
 
+    // The same bytes for all layers at once, where pages are packed on the device and records are
+    // contiguous in the host pool; empty elsewhere. One part of one piece: a page is one block of
+    // bytes on both sides.
+    [[nodiscard]] const std::vector<RecordPart>& record() const { return record_; }
+    [[nodiscard]] int num_layers() const { return static_cast<int>(layers_.size()); }
+
   private:
     void add(int layer, const Segment& segment);
+    void join_layers();
 
     std::vector<std::vector<Segment>> layers_;
+    std::vector<RecordPart> record_;
 };
 
 }  // namespace hicache

@@ -91,6 +91,15 @@ bool CopyJob::wait_layer(int layer, Timeout timeout) {
                             [&] { return position_done(position) || done(); });
 }
 
+void CopyJob::wait_layer_on_stream(int layer, uintptr_t stream) {
+    const int position = position_of(layer);
+    process_.require_same("ticket");
+    if (gate_) gate_->check_stream(stream);
+    if (position < 0 || position_done(position) || done()) return;
+    if (!gate_) bad_state("This device has no streams: wait for layer ", layer, " on the host.");
+    gate_->enqueue_wait(position, stream);
+}
+
 int64_t CopyJob::pages_copied() const {
     return done() ? pages_copied_ : 0;
 }

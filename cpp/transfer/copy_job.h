@@ -11,12 +11,14 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/fence.h"
 #include "core/process.h"
-#include "core/timeline.h"
 #include "transfer/copy_plan.h"
 #include "transfer/direction.h"
+#include "transfer/stream_gate.h"
 #include "transfer/transfer_counters.h"
 
 namespace hicache {
@@ -25,13 +27,13 @@ namespace hicache {
 struct CopyOrder {
     Direction direction;
     CopyPlan plan;
-    std::vector<int> layers;   // in the order they are to land
-    std::vector<Fence> after;  // work that has to be complete before a byte moves
-    int64_t pages;             // pages asked for
-    int64_t page_bytes;        // bytes of a page, over `layers`
-    bool fails;                // ends with an error once the plan is copied (fail_next)
-    int64_t sequence;          // number of the copy in its direction, from 1
-    int64_t wait_for;          // copy of the other direction that has to end first, 0 = none
+    std::vector<int> layers;      // in the order they are to land
+    std::vector<FencePtr> after;  // work that has to be complete before a byte moves
+    int64_t pages;                // pages asked for
+    int64_t page_bytes;           // bytes of a page, over `layers`
+    bool fails;                   // ends with an error once the plan is copied (fail_next)
+    int64_t sequence;             // number of the copy in its direction, from 1
+    int64_t wait_for;             // copy of the other direction that has to end first, 0 = none
 };
 
 class CopyJob {
@@ -41,20 +43,25 @@ class CopyJob {
     [[nodiscard]] const CopyOrder& order() const { return order_; }
 
     // For the backend -----------------------------------------------------------------------------
+    // How device streams wait for layers. Requires: called before a ticket of the job exists.
+    void set_gate(std::shared_ptr<StreamGate> gate) { gate_ = std::move(gate); }
     void start();
     // The bytes of order().layers[position] are in place. In any order, once each.
     void layer_landed(int position);
     // The copy has ended. error: why it failed. The counters change before anyone can see the end.
     void finish(std::optional<std::string> error, int64_t pages_copied);
 
-    // For tickets
-    // -----------------------------------------------------------------------------------
+    // For tickets ---------------------------------------------------------------------------------
     [[nodiscard]] bool done() const { return done_.load(std::memory_order_acquire); }
     [[nodiscard]] std::optional<std::string> error() const;
     bool wait(Timeout timeout);
     // Throws: std::invalid_argument for an unknown layer.
     [[nodiscard]] bool layer_done(int layer) const;
     bool wait_layer(int layer, Timeout timeout);
+    // Makes that stream of the device wait for the layer; the caller does not wait.
+    // Throws: as wait_layer(); std::runtime_error if the device has no streams, or the stream is
+    // being captured into a graph.
+    void wait_layer_on_stream(int layer, uintptr_t stream);
     [[nodiscard]] int64_t pages_copied() const;
     [[nodiscard]] double seconds() const;
 
@@ -65,6 +72,7 @@ class CopyJob {
     const CopyOrder order_;
     const std::shared_ptr<TransferCounters> counters_;
     const ProcessMark process_;
+    std::shared_ptr<StreamGate> gate_;
     std::vector<int> positions_;  // by layer: place in order().layers, -1 = not part of the copy
 
     mutable std::mutex mutex_;

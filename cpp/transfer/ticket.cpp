@@ -18,6 +18,9 @@ bool Ticket::wait(Timeout timeout) const {
 bool Ticket::wait_layer(int layer, Timeout timeout) const {
     return job_->wait_layer(layer, timeout);
 }
+void Ticket::wait_layer_on_stream(int layer, uintptr_t stream) const {
+    job_->wait_layer_on_stream(layer, stream);
+}
 bool Ticket::layer_done(int layer) const {
     return job_->layer_done(layer);
 }

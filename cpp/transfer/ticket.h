@@ -26,6 +26,10 @@ class Ticket {
     // layer that is not part of the copy is ready at once. Throws: std::invalid_argument for an
     // unknown layer; std::runtime_error in a forked child.
     bool wait_layer(int layer, Timeout timeout) const;
+    // Makes that stream of the device wait for the layer, and returns at once. A stream that waits
+    // for a layer of a copy that fails is released at its end. Throws: as wait_layer();
+    // std::runtime_error for a stream that is being captured, or a device without streams.
+    void wait_layer_on_stream(int layer, uintptr_t stream) const;
     // Whether that layer's bytes are in place. False for a layer of a failed copy.
     [[nodiscard]] bool layer_done(int layer) const;
 

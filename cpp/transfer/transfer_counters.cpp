@@ -8,6 +8,11 @@ void TransferCounters::submitted(int64_t runs) {
     totals_.runs += runs;
 }
 
+void TransferCounters::took(Way way) {
+    std::lock_guard lock(mutex_);
+    ++totals_.by_way[static_cast<size_t>(way)];
+}
+
 void TransferCounters::finished(bool failed, int64_t pages, int64_t bytes) {
     std::lock_guard lock(mutex_);
     ++(failed ? totals_.failed : totals_.copies);

@@ -3,18 +3,22 @@
 // Thread-safe. submitted = copies + failed + in flight at any moment.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <mutex>
+
+#include "transfer/copy_options.h"
 
 namespace hicache {
 
 struct TransferTotals {
-    int64_t submitted = 0;  // copies handed in, empty ones included
-    int64_t copies = 0;     // copies that ended well
-    int64_t failed = 0;     // copies that ended with an error
-    int64_t pages = 0;      // whole pages copied, also before a failure
-    int64_t bytes = 0;      // their bytes
-    int64_t runs = 0;       // runs that the pages of the submitted copies were merged into
+    int64_t submitted = 0;                // copies handed in, empty ones included
+    int64_t copies = 0;                   // copies that ended well
+    int64_t failed = 0;                   // copies that ended with an error
+    int64_t pages = 0;                    // whole pages copied, also before a failure
+    int64_t bytes = 0;                    // their bytes
+    std::array<int64_t, kWays> by_way{};  // copies started on each way of a GPU
+    int64_t runs = 0;  // runs that the pages of the submitted copies were merged into
 
     [[nodiscard]] int64_t in_flight() const { return submitted - copies - failed; }
 };
@@ -22,6 +26,7 @@ struct TransferTotals {
 class TransferCounters {
   public:
     void submitted(int64_t runs);
+    void took(Way way);
     void finished(bool failed, int64_t pages, int64_t bytes);
     [[nodiscard]] TransferTotals totals() const;
 

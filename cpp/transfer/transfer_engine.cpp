@@ -17,11 +17,17 @@ int64_t largest_layer(const PoolFormat& format) {
     return largest;
 }
 
+// page_first_direct is the layout whose copies go by copy engine, unless told otherwise.
+CopyOptions fit_way(CopyOptions options, const HostLayout& layout) {
+    if (layout.kind() == LayoutKind::kPageFirstDirect && !options.way) options.way = Way::kDirect;
+    return options;
+}
+
 // Checks the parts against each other before anything is created.
 std::shared_ptr<const CopyGeometry> fit(const PoolFormat& format, int64_t device_pages,
                                         const std::vector<DeviceBuffer>& device_buffers,
                                         const HostMemory& host, const HostLayout& layout,
-                                        int workers) {
+                                        const CopyOptions& options) {
     if (!(layout.format() == format)) {
         bad_argument("The host layout was made for another format: its record has ",
                      layout.format().page_bytes(), " bytes, the engine's ", format.page_bytes(),
@@ -31,7 +37,15 @@ std::shared_ptr<const CopyGeometry> fit(const PoolFormat& format, int64_t device
         bad_argument("A host pool of ", layout.num_pages(), " pages takes ", layout.total_bytes(),
                      " bytes, the host memory has ", host.nbytes(), ".");
     }
-    if (workers < 0) bad_argument("workers is ", workers, "; it must not be negative.");
+    if (options.workers < 0) {
+        bad_argument("workers is ", options.workers, "; it must not be negative.");
+    }
+    if (options.kernel_blocks < 0) {
+        bad_argument("kernel_blocks is ", options.kernel_blocks, "; it must not be negative.");
+    }
+    if (options.pin_chunk_bytes < 0) {
+        bad_argument("pin_chunk_bytes is ", options.pin_chunk_bytes, "; it must not be negative.");
+    }
     return std::make_shared<const CopyGeometry>(layout, device_pages, device_buffers);
 }
 
@@ -40,16 +54,16 @@ std::shared_ptr<const CopyGeometry> fit(const PoolFormat& format, int64_t device
 TransferEngine::TransferEngine(const PoolFormat& format, const std::string& device,
                                int64_t device_pages,
                                const std::vector<DeviceBuffer>& device_buffers, HostMemory host,
-                               const HostLayout& layout, int workers)
+                               const HostLayout& layout, const CopyOptions& options)
     : format_(format),
       host_(std::move(host)),
       counters_{std::make_shared<TransferCounters>(), std::make_shared<TransferCounters>()},
       backend_(
-          create_backend(device, {fit(format, device_pages, device_buffers, host_, layout, workers),
+          create_backend(device, {fit(format, device_pages, device_buffers, host_, layout, options),
                                   host_,
                                   {counters_[0], counters_[1]},
                                   largest_layer(format),
-                                  workers})),
+                                  fit_way(options, layout)})),
       hazards_(layout.num_pages(), device_pages) {}
 
 TransferEngine::~TransferEngine() {
@@ -96,7 +110,7 @@ std::optional<int64_t> TransferEngine::take_failure(Direction direction, int64_t
 Ticket TransferEngine::submit(Direction direction, std::span<const int64_t> host_pages,
                               std::span<const int64_t> device_pages,
                               const std::optional<std::vector<int>>& layers,
-                              std::vector<Fence> after) {
+                              std::vector<FencePtr> after) {
     process_.require_same("transfer engine");
     auto order = checked_layers(layers);
     const int64_t page_bytes = bytes_of(order);
@@ -125,6 +139,15 @@ Ticket TransferEngine::submit(Direction direction, std::span<const int64_t> host
         backend_->submit(job);
     }
     return Ticket(std::move(job));
+}
+
+FencePtr TransferEngine::record(uintptr_t stream) {
+    process_.require_same("transfer engine");
+    {
+        std::lock_guard lock(mutex_);
+        require_usable();
+    }
+    return backend_->record(stream);
 }
 
 void TransferEngine::hold(Direction direction) {

@@ -32,13 +32,12 @@ namespace hicache {
 
 class TransferEngine {
   public:
-    // device_buffers: for each buffer of the format, for each of its layers. workers: threads a
-    // direction, 0 = the backend chooses.
+    // device_buffers: for each buffer of the format, for each of its layers.
     // Throws: std::invalid_argument if the parts do not fit together, before a thread is started;
     // std::runtime_error for a device without a backend in this build.
     TransferEngine(const PoolFormat& format, const std::string& device, int64_t device_pages,
                    const std::vector<DeviceBuffer>& device_buffers, HostMemory host,
-                   const HostLayout& layout, int workers);
+                   const HostLayout& layout, const CopyOptions& options);
     ~TransferEngine();  // as close()
 
     // Copies host_pages[i] <-> device_pages[i] for every i. layers: which, in landing order
@@ -49,7 +48,12 @@ class TransferEngine {
     [[nodiscard]] Ticket submit(Direction direction, std::span<const int64_t> host_pages,
                                 std::span<const int64_t> device_pages,
                                 const std::optional<std::vector<int>>& layers,
-                                std::vector<Fence> after);
+                                std::vector<FencePtr> after);
+
+    // A fence behind what is queued on that stream of the device now; nullptr if all is complete.
+    // Throws: std::invalid_argument for a handle the device does not know; std::runtime_error for a
+    // stream that is being captured into a graph, or after close().
+    [[nodiscard]] FencePtr record(uintptr_t stream);
 
     // Counted gate: while held, copies of the direction that have not started stay in flight.
     void hold(Direction direction);
@@ -62,6 +66,9 @@ class TransferEngine {
 
     [[nodiscard]] int64_t in_flight(Direction direction) const;
     [[nodiscard]] TransferTotals totals(Direction direction) const;
+
+    // What works less well than it could, for the user to know; empty if nothing does.
+    [[nodiscard]] std::string warning() const { return backend_->warning(); }
 
     // Throws: std::runtime_error with both sides of a broken equation, or a guard zone overwritten.
     void check() const;

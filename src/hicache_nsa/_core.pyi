@@ -15,6 +15,14 @@ def build_info() -> dict[str, str | bool]:
     What this build holds: version, debug, cuda, nanobind ('split' or 'linked'), compiler.
     """
 
+def cuda_device_index(device: str) -> int:
+    """
+    Index of 'cuda' or 'cuda:<n>'; RuntimeError with CUDA's words if it isn't there.
+    """
+
+def cuda_device_of_address(address: int) -> int:
+    """Index of the GPU that owns the memory at this address."""
+
 class PoolFormat:
     """Which buffers a page has and how many bytes each takes."""
 
@@ -173,7 +181,7 @@ def page_hashes(tokens: Annotated[NDArray[numpy.int64], dict(shape=(None,), orde
     """
 
 class Fence:
-    """Everything submitted to a timeline so far."""
+    """Everything queued on a stream so far."""
 
     def done(self) -> bool:
         """Whether all of it is complete."""
@@ -240,6 +248,11 @@ class Ticket:
         Waits until that layer has landed or the copy has failed; False at the limit.
         """
 
+    def wait_layer_on_stream(self, layer: int, stream: int) -> None:
+        """
+        Makes that stream of the device wait for the layer; the caller does not wait.
+        """
+
     def layer_done(self, layer: int) -> bool:
         """
         Whether that layer's bytes are in place; False for a layer of a failed copy.
@@ -264,15 +277,24 @@ class Ticket:
 class TransferEngine:
     """Moves pages between a device and a host pool."""
 
-    def __init__(self, format: PoolFormat, device: str, device_pages: int, device_buffers: Sequence[DeviceBuffer], host: HostMemory, layout: HostLayout, workers: int = 0) -> None:
+    def __init__(self, format: PoolFormat, device: str, device_pages: int, device_buffers: Sequence[DeviceBuffer], host: HostMemory, layout: HostLayout, workers: int = 0, io_backend: str = 'auto', kernel_blocks: int = 0, pinning: str = 'auto', pin_chunk_bytes: int = 0) -> None:
         """
-        device_buffers: for each buffer of the format, for each of its layers; whoever owns that memory keeps it alive until close(). workers: threads a direction, 0 = chosen.
+        device_buffers: for each buffer of the format, for each of its layers; whoever owns that memory keeps it alive until close(). 0 = chosen: workers (host threads a direction, cpu), kernel_blocks and pin_chunk_bytes (cuda). pinning: auto, always or never.
         """
 
     def submit(self, direction: str, host_pages: numpy.typing.NDArray[numpy.int64], device_pages: numpy.typing.NDArray[numpy.int64], layers: Sequence[int] | None = None, after: Sequence[Fence] = ()) -> Ticket:
         """
         Queues copies host_pages[i] <-> device_pages[i]; never waits for bytes. ValueError before any byte moves.
         """
+
+    def record(self, stream: int) -> Fence | None:
+        """
+        A fence behind what is queued on that stream of the device; None if it is complete.
+        """
+
+    @property
+    def warning(self) -> str:
+        """What works less well than it could; empty if nothing does."""
 
     def hold(self, direction: str) -> None:
         """While held, copies that have not started stay in flight. Counted."""
@@ -289,7 +311,7 @@ class TransferEngine:
 
     def counters(self) -> dict[str, dict[str, int]]:
         """
-        Totals by direction: submitted, copies, failed, pages, bytes, runs. They never fall.
+        Totals by direction: submitted, copies, failed, pages, bytes, runs, and copies by way of a GPU (direct, kernel). They never fall.
         """
 
     def check(self) -> None:

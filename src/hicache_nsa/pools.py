@@ -70,7 +70,8 @@ class Pool:
 
 
 class DevicePool(Pool):
-    """Device pages: the engine's own tensors, or arrays allocated here (CPU).
+    """Device pages: the engine's own tensors, or arrays allocated here (numpy on
+    the CPU, torch on a GPU).
 
     buffers: {buffer name: one tensor per owning layer}, in the order of ``BufferFormat.layers``.
         Each is ``[pages, ...]`` or ``[pages * page_size, ...]``; see ``tensors``.
@@ -79,7 +80,7 @@ class DevicePool(Pool):
 
     Raises:
         ValueError: a tensor does not fit the format, names the tensor and the bytes expected.
-        HiCacheError: a device this build has no backend for.
+        HiCacheError: a device this build or this machine does not have.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class DevicePool(Pool):
         if buffers is None:
             if pages is None:
                 raise ValueError("give device_pages (how many) or device_buffers (your tensors)")
-            buffers = _allocate_buffers(format, pages)
+            buffers = _allocate_buffers(format, pages, self.device)
         self.views = _views(format, buffers, pages, self.device)
         counts = {view.num_pages for views in self.views.values() for view in views}
         super().__init__("device", pages if pages is not None else counts.pop(), reserved)
@@ -190,23 +191,43 @@ class HostPool(Pool):
 
 
 def check_device(device: Any) -> str:
-    """``device`` as a string this build has a backend for; names what to do otherwise."""
+    """``device`` as ``cpu`` or ``cuda:N``, if this machine has it; else says what is missing."""
     name = str(device)
     if name == "cpu":
         return name
-    if name.split(":")[0] == "cuda":
+    if name.split(":")[0] != "cuda":
+        raise ValueError(f"device={name!r} is unknown; known: cpu, cuda, cuda:N")
+    try:
+        return f"cuda:{_core.cuda_device_index(name)}"
+    except RuntimeError as error:
+        raise HiCacheError(f"device={name!r}: {error}") from error
+
+
+def _allocate_buffers(format: PoolFormat, pages: int, device: str) -> dict[str, list[Any]]:
+    """Zeroed uint8 [pages, page_bytes] for each (buffer, layer); on a GPU they are torch's."""
+    if device == "cpu":
+        return {
+            b.name: [np.zeros((pages, b.page_bytes), dtype=np.uint8) for _ in b.layers]
+            for b in format.buffers
+        }
+    try:
+        import torch
+    except ImportError as error:
         raise HiCacheError(
-            f"device={name!r}: this build of hicache-nsa has no CUDA backend "
-            f"(built with {_core.build_info()}); use device='cpu'"
+            f"device pages on {device} are allocated by torch, which isn't installed; "
+            f"install it or pass device_buffers"
+        ) from error
+    buffers = {
+        # One tensor a buffer: its layers lie equally far apart, which copy engines can use.
+        b.name: list(
+            torch.zeros(
+                (len(b.layers), pages, b.page_bytes), dtype=torch.uint8, device=device
+            ).unbind(0)
         )
-    raise ValueError(f"device={name!r} is unknown; known: cpu, cuda, cuda:N")
-
-
-def _allocate_buffers(format: PoolFormat, pages: int) -> dict[str, list[npt.NDArray[np.uint8]]]:
-    return {
-        b.name: [np.zeros((pages, b.page_bytes), dtype=np.uint8) for _ in b.layers]
         for b in format.buffers
     }
+    torch.cuda.current_stream(device).synchronize()  # zeroed before any copy runs
+    return buffers
 
 
 def _views(
@@ -230,7 +251,7 @@ def _views(
         views[buffer.name] = []
         for layer, tensor in zip(buffer.layers, tensors, strict=True):
             info = inspect(tensor, f"device_buffers[{buffer.name!r}] of layer {layer}")
-            if info.device.split(":")[0] != device.split(":")[0]:
+            if info.device != device:
                 raise ValueError(f"{info}: the pool's device is {device}")
             view = view_pages(info, buffer, format.page_size)
             if expected is not None and view.num_pages != expected:

@@ -1,8 +1,9 @@
 """Streams: the order between an engine's own work and our copies.
 
 A stream is recorded as a *fence*: everything queued on it so far. Copies wait for fences, the
-caller never does. On the CPU backend work usually runs in the caller's thread, so that ``None``
-means "already done"; ``CpuStream`` is for engines (and tests) that compute in a thread of theirs.
+caller never does. On CUDA a fence is an event; ``cuda_streams`` has the kinds of streams. On the
+CPU backend work usually runs in the caller's thread, so that ``None`` means "already done";
+``CpuStream`` is for engines (and tests) that compute in a thread of theirs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeAlias
 
 from hicache_nsa._core import Fence, Timeline
+from hicache_nsa.cuda_streams import stream_handle
 from hicache_nsa.errors import HiCacheError
 
 Stream: TypeAlias = Any
@@ -90,6 +92,9 @@ class CpuStream:
 
 def check_stream(stream: Stream, device: str) -> None:
     """``TypeError``/``ValueError`` unless ``stream`` is one of ``device``'s streams."""
+    if device != "cpu":
+        stream_handle(stream, device)
+        return
     if stream is None or isinstance(stream, CpuStream) or _is_torch_cpu_stream(stream):
         return
     if isinstance(stream, int) and not isinstance(stream, bool):
@@ -113,9 +118,9 @@ def _is_torch_cpu_stream(stream: Stream) -> bool:
     )
 
 
-def record(stream: Stream, device: str) -> Fence | None:
-    """The fence of ``stream``, or None when everything queued on it is done."""
-    check_stream(stream, device)
+def host_fence(stream: Stream) -> Fence | None:
+    """The fence of a stream of the CPU, or None when everything queued on it is done."""
+    check_stream(stream, "cpu")
     if isinstance(stream, CpuStream):
         fence = stream.fence()
         return None if fence.done() else fence

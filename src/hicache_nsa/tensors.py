@@ -1,4 +1,5 @@
-"""Views on an engine's own device tensors: torch, numpy or anything with DLPack.
+"""Views on an engine's own device tensors: torch, numpy or anything with DLPack or
+``__cuda_array_interface__``.
 
 A buffer of one layer is accepted as pages in the first dimension (``[pages, ...]``) or as token
 rows (``[pages * page_size, ...]``), packed or strided, as long as each page's bytes form rows of
@@ -16,6 +17,8 @@ from hicache_nsa import _core
 from hicache_nsa.formats import BufferFormat
 
 BYTE_TYPES = ("uint8", "int8")
+_DLPACK_CPU = 1
+_DLPACK_CUDA = 2
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ def inspect(tensor: Any, label: str) -> TensorInfo:
         )  # fmt: skip
     if hasattr(tensor, "data_ptr") and hasattr(tensor, "element_size"):
         return _inspect_torch(tensor, label)
+    if hasattr(tensor, "__cuda_array_interface__"):
+        return _inspect_cuda_array(tensor, label)
     if hasattr(tensor, "__dlpack__") and hasattr(tensor, "__dlpack_device__"):
         return _inspect_dlpack(tensor, label)
     raise TypeError(
@@ -86,6 +91,8 @@ def inspect(tensor: Any, label: str) -> TensorInfo:
 
 def _inspect_torch(tensor: Any, label: str) -> TensorInfo:
     device = str(tensor.device)
+    if device == "cuda":
+        device = f"cuda:{tensor.get_device()}"
     dtype = str(tensor.dtype).removeprefix("torch.")
     if str(tensor.layout) != "torch.strided" or device == "meta":
         raise ValueError(f"{label}: layout {tensor.layout} on {device} has no memory to copy")
@@ -95,9 +102,42 @@ def _inspect_torch(tensor: Any, label: str) -> TensorInfo:
     return TensorInfo(label, tensor.data_ptr(), shape, strides, size, dtype, device, tensor)
 
 
+def _inspect_cuda_array(tensor: Any, label: str) -> TensorInfo:
+    """CuPy, Numba, JAX: anything with ``__cuda_array_interface__``."""
+    described = tensor.__cuda_array_interface__
+    address, read_only = described["data"]
+    if read_only:
+        raise ValueError(f"{label}: the array is read-only; a load has to write to it")
+    shape = tuple(described["shape"])
+    dtype = np.dtype(described["typestr"])
+    strides = described.get("strides")
+    if strides is None:
+        strides = _packed_strides(shape, dtype.itemsize)
+    device = f"cuda:{_core.cuda_device_of_address(address)}" if address else "cuda:0"
+    return TensorInfo(
+        label, int(address), shape, tuple(strides), dtype.itemsize, dtype.name, device, tensor
+    )
+
+
+def _packed_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    steps = [itemsize]
+    for size in reversed(shape[1:]):
+        steps.append(steps[-1] * size)
+    return tuple(reversed(steps))
+
+
 def _inspect_dlpack(tensor: Any, label: str) -> TensorInfo:
     kind, index = tensor.__dlpack_device__()
-    if int(kind) != 1:
+    if int(kind) == _DLPACK_CUDA:
+        try:
+            from torch.utils.dlpack import from_dlpack
+        except ImportError as error:
+            raise ValueError(
+                f"{label}: a DLPack tensor on cuda:{index} is read through torch, which isn't "
+                f"installed; pass one with __cuda_array_interface__"
+            ) from error
+        return inspect(from_dlpack(tensor), label)
+    if int(kind) != _DLPACK_CPU:
         raise ValueError(f"{label}: DLPack device type {int(kind)}:{index} is not supported here")
     array = np.from_dlpack(tensor)
     if not array.flags.writeable:

@@ -7,14 +7,17 @@ pages and layers and returns a ``Ticket`` at once.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from hicache_nsa import _core
+from hicache_nsa.cuda_streams import stream_handle
 from hicache_nsa.errors import HiCacheError, TransferError, native_check
 from hicache_nsa.formats.checks import one_of
 from hicache_nsa.pools import DevicePool, HostPool, native_format
-from hicache_nsa.streams import CpuStream, Stream, check_stream, record
+from hicache_nsa.streams import CpuStream, Stream, check_stream, host_fence
 from hicache_nsa.tokens import PageIds, page_ids
 
 IO_BACKENDS = ("auto", "kernel", "direct")
@@ -63,10 +66,15 @@ class Ticket:
     def wait_layer(self, layer: int, stream: Stream = None) -> None:
         """Make ``stream`` wait until ``layer`` has landed, all its buffers.
 
-        On the CPU, ``stream=None`` computes in the caller's thread, which therefore waits (the
-        GIL released); a CpuStream waits in its own thread and the caller does not. Returns also
-        when the copy failed: ask ``error`` before using what was computed behind it.
+        On CUDA that stream waits, the host never does. On the CPU, ``stream=None`` computes in
+        the caller's thread, which therefore waits (the GIL released); a CpuStream waits in its own
+        thread and the caller does not. Returns also when the copy failed: ask ``error`` before
+        using what was computed behind it.
         """
+        if self._device != "cpu":
+            with told_as_hicache_error():
+                self._native.wait_layer_on_stream(layer, stream_handle(stream, self._device))
+            return
         check_stream(stream, self._device)
         if self.layer_done(layer):  # an unknown layer is reported here, not on the stream
             return
@@ -110,8 +118,12 @@ class TransferEngine:
 
     In one direction copies run in the order of their submission; a copy that touches pages of one
     still in flight the other way runs after it.
-    io_backend: ``kernel``, ``direct`` or ``auto``; on the CPU all three are host threads.
-    workers: threads a direction; 0 chooses.
+    io_backend: ``kernel`` (a few blocks of the GPU gather and scatter), ``direct`` (copy engine) or
+        ``auto`` (copy engine for long runs, kernel for short ones); on the CPU all three are host
+        threads.
+    workers: host threads a direction on the CPU; kernel_blocks: of the GPU's kernel; 0 chooses.
+    pin_memory: ``auto`` pins the host pool for a GPU and warns if the system refuses, True raises
+        then, False leaves it pageable.
     An engine that is dropped without ``close()`` finishes its copies first: they use its pools.
 
     Raises:
@@ -126,6 +138,10 @@ class TransferEngine:
         host_pool: HostPool,
         io_backend: str = "auto",
         workers: int = 0,
+        *,
+        kernel_blocks: int = 0,
+        pin_memory: bool | str = "auto",
+        pin_chunk_bytes: int = 0,
     ) -> None:
         if device_pool.format != host_pool.format:
             raise ValueError(
@@ -137,15 +153,22 @@ class TransferEngine:
         self.host_pool = host_pool
         self._pid = os.getpid()
         self._totals: dict[str, dict[str, int]] = {}
-        self._native = _core.TransferEngine(
-            native_format(device_pool.format),
-            device_pool.device,
-            device_pool.num_pages,
-            device_pool.native_buffers,
-            host_pool.memory,
-            host_pool.native_layout,
-            workers,
-        )
+        with told_as_hicache_error():
+            self._native = _core.TransferEngine(
+                native_format(device_pool.format),
+                device_pool.device,
+                device_pool.num_pages,
+                device_pool.native_buffers,
+                host_pool.memory,
+                host_pool.native_layout,
+                workers,
+                io_backend,
+                kernel_blocks,
+                pinning(pin_memory),
+                pin_chunk_bytes,
+            )
+        if self._native.warning:
+            warnings.warn(self._native.warning, RuntimeWarning, stacklevel=2)
 
     def save(self, device_pages: Any, host_pages: Any, *, stream: Stream = None) -> Ticket:
         """Copy device pages to host pages (same length), after the work queued on ``stream``.
@@ -177,10 +200,24 @@ class TransferEngine:
         layers: Sequence[int] | None,
         stream: Stream,
     ) -> Ticket:
-        fence = record(stream, self.device_pool.device)
+        fence = self.record(stream)
         host = page_ids(host_pages, self.host_pool.num_pages, "host_pages")
         device = page_ids(device_pages, self.device_pool.num_pages, "device_pages")
         return self.submit(direction, host, device, layers, [] if fence is None else [fence])
+
+    def record(self, stream: Stream = None) -> _core.Fence | None:
+        """A fence behind everything queued on ``stream`` now; None if all of it is done.
+
+        Raises:
+            HiCacheError: the stream is being captured into a CUDA graph (which goes on).
+        """
+        device = self.device_pool.device
+        if device == "cpu":
+            return host_fence(stream)
+        handle = stream_handle(stream, device)
+        native = self._open()
+        with told_as_hicache_error():
+            return native.record(handle)
 
     def submit(
         self,
@@ -253,6 +290,22 @@ class TransferEngine:
                 "threads; make the engine after the fork"
             )
         return self._native
+
+
+def pinning(pin_memory: Any) -> str:
+    """``pin_memory`` (auto, True or False) in the words of the C++ core."""
+    if isinstance(pin_memory, bool):
+        return "always" if pin_memory else "never"
+    return str(one_of(pin_memory, "pin_memory", ("auto",)))
+
+
+@contextmanager
+def told_as_hicache_error() -> Iterator[None]:
+    """What the C++ core or CUDA refuses is a ``HiCacheError``; bad arguments stay what they are."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise HiCacheError(str(error)) from error
 
 
 def seconds_of(timeout: float | None) -> float | None:

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from hicache_nsa import CpuStream, HiCacheError
-from hicache_nsa.streams import check_stream, record
+from hicache_nsa.streams import check_stream, host_fence
 
 
 def test_work_runs_in_order_and_fences_say_so() -> None:
@@ -22,7 +22,7 @@ def test_work_runs_in_order_and_fences_say_so() -> None:
         assert fence.wait(10) and seen[:1] == [1]
         stream.synchronize()
         assert seen == [1, 2]
-        assert record(stream, "cpu") is None
+        assert host_fence(stream) is None
 
 
 def test_a_failure_shows_in_its_future_and_stops_nothing() -> None:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/errors.h"
+#include "transfer/fence_wait.h"
 
 namespace hicache {
 namespace {
@@ -37,7 +38,7 @@ CpuBackend::CpuBackend(BackendSetup setup)
       pages_per_piece_(std::max<int64_t>(1, kPieceBytes / setup_.layer_bytes)) {
     try {
         for (const Direction direction : kDirections) {
-            for (int i = 0; i < worker_count(setup_.workers); ++i) {
+            for (int i = 0; i < worker_count(setup_.options.workers); ++i) {
                 lane(direction).workers.emplace_back([this, direction] { run_worker(direction); });
             }
         }
@@ -49,6 +50,11 @@ CpuBackend::CpuBackend(BackendSetup setup)
 
 CpuBackend::~CpuBackend() {
     CpuBackend::close(0);
+}
+
+FencePtr CpuBackend::record(uintptr_t stream) {
+    if (stream != 0) bad_argument("The cpu device has no stream handle ", stream, "; only 0.");
+    return nullptr;
 }
 
 void CpuBackend::submit(std::shared_ptr<CopyJob> job) {
@@ -100,17 +106,8 @@ bool CpuBackend::startable(const Lane& mine, const Lane& other, const CopyJob& j
     return (mine.holds == 0 || closing_) && other.completed >= job.order().wait_for;
 }
 
-std::optional<std::string> CpuBackend::wait_for_fences(const CopyJob& job) const {
-    constexpr double kLook = 0.02;  // seconds between looks at closing_
-    for (const Fence& fence : job.order().after) {
-        while (!fence.wait(kLook)) {
-            if (closing_ && std::chrono::steady_clock::now() >= fence_limit_) {
-                return "the transfer engine was closed while the copy waited for earlier work of "
-                       "its stream";
-            }
-        }
-    }
-    return std::nullopt;
+bool CpuBackend::out_of_time() const {
+    return closing_ && std::chrono::steady_clock::now() >= fence_limit_;
 }
 
 void CpuBackend::start_next(Direction direction, Lock& lock) {
@@ -118,7 +115,7 @@ void CpuBackend::start_next(Direction direction, Lock& lock) {
     mine.starting = true;
     const std::shared_ptr<CopyJob> job = mine.queue.front();
     lock.unlock();
-    auto error = wait_for_fences(*job);
+    auto error = wait_for_fences(job->order().after, [this] { return out_of_time(); });
     auto copy = std::make_shared<PiecedCopy>(job, pages_per_piece_);
     lock.lock();
     const Lane& other = lane(opposite(direction));

@@ -25,10 +25,11 @@ namespace hicache {
 
 class CpuBackend : public Backend {
   public:
-    // setup.workers = 0: as many as the machine has cores, four at most.
+    // setup.options.workers = 0: as many as the machine has cores, four at most.
     explicit CpuBackend(BackendSetup setup);
     ~CpuBackend() override;
 
+    FencePtr record(uintptr_t stream) override;
     void submit(std::shared_ptr<CopyJob> job) override;
     void hold(Direction direction) override;
     void release(Direction direction) override;
@@ -51,7 +52,7 @@ class CpuBackend : public Backend {
     void run_worker(Direction direction);
     void start_next(Direction direction, Lock& lock);
     [[nodiscard]] bool startable(const Lane& lane, const Lane& other, const CopyJob& job) const;
-    [[nodiscard]] std::optional<std::string> wait_for_fences(const CopyJob& job) const;
+    [[nodiscard]] bool out_of_time() const;
     void end(Lane& lane, CopyJob& job, std::optional<std::string> error);
     [[nodiscard]] Lane& lane(Direction direction) { return lanes_[index(direction)]; }
 

@@ -2,13 +2,28 @@
 #include "core/errors.h"
 
 namespace hicache {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) {
+    bad_state(what,
+              ": this build of hicache-nsa has no CUDA backend (build_info() says what a build "
+              "holds). Use device='cpu'.");
+}
+
+}  // namespace
 
 const bool kCudaBackendBuilt = false;
 
 std::unique_ptr<Backend> create_cuda_backend(const std::string& device, BackendSetup) {
-    bad_state("Device '", device,
-              "' needs the CUDA backend, and this build of hicache-nsa has none "
-              "(build_info() says what a build holds). Use device='cpu'.");
+    refuse(message("Device '", device, "'"));
+}
+
+int cuda_device_index(const std::string& device) {
+    refuse(message("Device '", device, "'"));
+}
+
+int cuda_device_of_address(uint64_t address) {
+    refuse(message("Memory at ", address));
 }
 
 }  // namespace hicache

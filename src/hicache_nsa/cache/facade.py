@@ -33,7 +33,7 @@ class HiCache:
     """Device and host tier of one model's KV. Every method is atomic and may run in any thread.
 
     format: which buffers a page has (``formats.dsa(...)``, ...).
-    device: ``"cpu"`` (this build's backend).
+    device: ``"cpu"``, ``"cuda"`` (the current GPU) or ``"cuda:N"``, as far as the build has it.
     device_pages: how many device pages; may be left out with ``device_buffers``.
     device_buffers: {buffer name: one tensor per owning layer}, the engine's own memory, else the
         cache allocates. device_reserved: page ids never handed out.
@@ -41,6 +41,8 @@ class HiCache:
         the pool and is never rounded up. 0 pages: no host tier.
     layout: ``layer_first``, ``page_first`` or ``page_first_direct``.
     io_backend: ``kernel``, ``direct`` or ``auto`` (the CPU has one way for all three).
+    pin_memory: ``auto`` pins the host pool for a GPU, and warns if the system refuses; see
+        ``TransferEngine``.
     write_policy, write_threshold, eviction_policy: ``write_through`` and ``lru`` in this version.
     load_back_threshold: host hits of fewer tokens are not loaded; default one page.
     stream: stands in where a call's own ``stream`` is None.
@@ -86,7 +88,7 @@ class HiCache:
             tree=RadixTree(format.page_size),
             ledger=Ledger(device_pool),
             host=host,
-            engine=TransferEngine(device_pool, host, io_backend),
+            engine=TransferEngine(device_pool, host, io_backend, pin_memory=pin_memory),
             load_back_threshold=threshold,
             stream=stream,
             epoch=Epoch(self._guard),

@@ -27,7 +27,17 @@ class LoadBack:
     LoadBack may be used once ``done()`` is true and ``error`` is None.
     """
 
-    __slots__ = ("_epoch", "_layers", "_loads", "_node", "_release", "_released", "pages", "tokens")
+    __slots__ = (
+        "_epoch",
+        "_layers",
+        "_loads",
+        "_node",
+        "_release",
+        "_released",
+        "_stream",
+        "pages",
+        "tokens",
+    )
 
     def __init__(
         self,
@@ -38,6 +48,7 @@ class LoadBack:
         loads: tuple[Load, ...],
         epoch: Epoch,
         release: Callable[[LoadBack, Stream], None],
+        stream: Stream = None,
     ) -> None:
         self.pages = pages
         self.tokens = tokens
@@ -47,19 +58,22 @@ class LoadBack:
         self._epoch = epoch
         self._release = release
         self._released = False
+        self._stream = stream
 
     def wait_layer(self, layer: int, stream: Stream = None) -> None:
         """Make ``stream`` wait until ``layer`` is on the device, every buffer of it.
 
-        On CUDA the host never blocks. On the CPU ``stream=None`` means the caller's own thread.
+        On CUDA the host never blocks, and None is the constructor's stream where it has one. On
+        the CPU ``stream=None`` means the caller's own thread.
 
         Raises:
             ValueError: the format has no such layer.
         """
         if not 0 <= layer < self._layers:
             raise ValueError(f"layer {layer} is outside 0..{self._layers - 1}")
+        waiting = self._stream if stream is None else stream
         for load in self._loads:
-            load.ticket.wait_layer(layer, stream)
+            load.ticket.wait_layer(layer, waiting)
 
     def done(self) -> bool:
         """True once every copy behind these pages has ended, well or not."""

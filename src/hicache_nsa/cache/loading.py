@@ -56,7 +56,8 @@ def load_back(
     state.counters.matched_host_tokens += plan.pages * size
     pages = np.concatenate(parts)
     layers = state.format.num_layers
-    return LoadBack(pages, len(pages) * size, layers, node, loads, state.epoch, release)
+    stream = None if state.ledger.pool.device == "cpu" else state.stream
+    return LoadBack(pages, len(pages) * size, layers, node, loads, state.epoch, release, stream)
 
 
 def release_load(state: CacheState, handle: LoadBack, stream: Stream) -> None:

@@ -12,7 +12,7 @@ from hicache_nsa.cache.ledger import Ledger
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.pools import HostPool
 from hicache_nsa.stats import Counters
-from hicache_nsa.streams import Stream, record
+from hicache_nsa.streams import Stream
 from hicache_nsa.transfer import TransferEngine
 from hicache_nsa.tree import RadixTree
 
@@ -48,7 +48,7 @@ class CacheState:
 
     def fence(self, stream: Stream) -> Fence | None:
         """What is queued now on ``stream``, or on the constructor's where it is None."""
-        return record(self.stream if stream is None else stream, self.ledger.pool.device)
+        return self.engine.record(self.stream if stream is None else stream)
 
     def next_copy(self) -> int:
         """A number for the next copy, in the order of submission."""

@@ -1,0 +1,36 @@
+// What an engine may choose between when it copies.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace hicache {
+
+// How a GPU moves a copy's bytes. A host backend has one way and no name for it.
+enum class Way {
+    kDirect = 0,  // copy engine: as few and as large copies as the two sides allow
+    kKernel = 1,  // a few blocks of the GPU's own processors gather or scatter
+};
+inline constexpr int kWays = 2;
+
+enum class Pinning {
+    kAuto,    // pin the host pool; if the system refuses, go on without and say so
+    kAlways,  // refuse to work without
+    kNever,
+};
+
+struct CopyOptions {
+    int workers = 0;           // host threads a direction, 0 = the backend chooses
+    std::optional<Way> way{};  // nullopt: chosen for each copy
+    int kernel_blocks = 0;     // blocks a kernel may use, 0 = the backend chooses
+    Pinning pinning = Pinning::kAuto;
+    int64_t pin_chunk_bytes = 0;  // host memory is pinned in chunks of this, 0 = default
+};
+
+// "auto", "direct", "kernel". Throws: std::invalid_argument for anything else.
+[[nodiscard]] std::optional<Way> parse_way(std::string_view name);
+// "auto", "always", "never". Throws: std::invalid_argument for anything else.
+[[nodiscard]] Pinning parse_pinning(std::string_view name);
+
+}  // namespace hicache

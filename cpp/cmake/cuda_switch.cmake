@@ -14,11 +14,18 @@ if(_cuda STREQUAL "OFF")
 else()
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    # The backend's kernels are a later piece of work: the folder holds the stub only.
-    set(HICACHE_CUDA_REASON "compiler ${CMAKE_CUDA_COMPILER} works, no kernels in this version")
-    if(_cuda STREQUAL "ON")
-      message(WARNING "HICACHE_CUDA=ON: this version has no CUDA kernels yet, device='cuda' will say so.")
+    set(HICACHE_CUDA_BUILT ON)
+    set(HICACHE_CUDA_REASON "compiler ${CMAKE_CUDA_COMPILER}")
+    # Machine code for these and, from the newest, code that a later GPU's driver compiles.
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs to build for")
     endif()
+    set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
+    set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+    enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)
   elseif(_cuda STREQUAL "ON")
     message(FATAL_ERROR
       "HICACHE_CUDA=ON, but there is no working CUDA compiler. Put nvcc on PATH or set CUDACXX "

@@ -1,0 +1,25 @@
+// One way of moving a copy's bytes. A way is one class; the backend picks one for each copy.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "backends/cuda/layer_gate.h"
+#include "transfer/copy_job.h"
+
+namespace hicache::cuda {
+
+class CopyWay {
+  public:
+    virtual ~CopyWay() = default;
+
+    // Queues every byte of the copy on the stream, in the order of its layers, and calls
+    // gate.layer_queued() behind each of them. May block while the device's queue is full. Returns
+    // what has to live until the copy has ended, if anything. Requires: the device is current; one
+    // thread at a time. Throws: std::runtime_error if CUDA refuses; some bytes may be queued then.
+    virtual std::shared_ptr<void> queue(const CopyOrder& order, cudaStream_t stream,
+                                        LayerGate& gate) = 0;
+};
+
+}  // namespace hicache::cuda

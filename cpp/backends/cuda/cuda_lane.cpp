@@ -1,0 +1,211 @@
+#include "backends/cuda/cuda_lane.h"
+
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "backends/cuda/cuda_call.h"
+#include "transfer/fence_wait.h"
+#include "transfer/way_choice.h"
+
+namespace hicache::cuda {
+namespace {
+
+cudaStream_t make_stream(Direction direction) {
+    int lowest = 0;
+    int highest = 0;
+    require(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "Asking for stream priorities");
+    cudaStream_t stream = nullptr;
+    // A request waits for its loads; saves can take their time.
+    const int priority = direction == Direction::kHostToDevice ? highest : lowest;
+    require(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority),
+            "Creating a stream");
+    return stream;
+}
+
+std::vector<FencePtr> host_fences(const CopyOrder& order) {
+    std::vector<FencePtr> fences;
+    for (const FencePtr& fence : order.after) {
+        if (dynamic_cast<const EventFence*>(fence.get()) == nullptr) fences.push_back(fence);
+    }
+    return fences;
+}
+
+}  // namespace
+
+CudaLane::CudaLane(LaneShared& shared, Direction direction, Ways ways)
+    : shared_(shared),
+      direction_(direction),
+      ways_(std::move(ways)),
+      stream_(make_stream(direction)) {}
+
+void CudaLane::start() {
+    queuer_ = std::thread([this] { queue_copies(); });
+    finisher_ = std::thread([this] { finish_copies(); });
+}
+
+CudaLane::~CudaLane() {
+    join();
+    static_cast<void>(accept(cudaStreamDestroy(stream_)));
+}
+
+void CudaLane::submit(std::shared_ptr<CopyJob> job) {
+    auto gate = std::make_shared<LayerGate>(shared_.events, holds_,
+                                            static_cast<int>(job->order().layers.size()));
+    job->set_gate(gate);
+    {
+        std::lock_guard lock(shared_.mutex);
+        waiting_.push_back({std::move(job), std::move(gate), nullptr, nullptr, std::nullopt});
+    }
+    shared_.changed.notify_all();
+}
+
+void CudaLane::hold() {
+    std::lock_guard lock(shared_.mutex);
+    ++*holds_;
+}
+
+void CudaLane::release() {
+    {
+        std::lock_guard lock(shared_.mutex);
+        if (*holds_ == 0) bad_state("Direction ", name(direction_), " is not held.");
+        --*holds_;
+    }
+    shared_.changed.notify_all();
+}
+
+void CudaLane::join() {
+    for (std::thread* thread : {&queuer_, &finisher_}) {
+        if (thread->joinable()) thread->join();
+    }
+}
+
+bool CudaLane::startable(const CopyJob& job) const {
+    return (*holds_ == 0 || shared_.closing) && queued_.size() < kMostQueued &&
+           shared_.completed[index(opposite(direction_))] >= job.order().wait_for;
+}
+
+void CudaLane::queue_copies() {
+    const DeviceScope scope(shared_.device);
+    Lock lock(shared_.mutex);
+    for (;;) {
+        shared_.changed.wait(lock, [&] { return !waiting_.empty() || shared_.closing; });
+        if (waiting_.empty()) break;
+        const Queued next = waiting_.front();
+        lock.unlock();
+        auto error = wait_for_fences(host_fences(next.job->order()), [this] {
+            return shared_.closing && std::chrono::steady_clock::now() >= shared_.fence_limit;
+        });
+        lock.lock();
+        shared_.changed.wait(lock, [&] { return startable(*next.job); });
+        lock.unlock();
+        next.job->start();
+        Queued queued = queue(next, std::move(error));
+        lock.lock();
+        waiting_.pop_front();
+        queued_.push_back(std::move(queued));
+        shared_.changed.notify_all();
+    }
+    all_queued_ = true;
+    shared_.changed.notify_all();
+}
+
+Way CudaLane::way_for(const CopyOrder& order) const {
+    if (!shared_.kernel_possible) return Way::kDirect;
+    const auto& asked = shared_.setup.options.way;
+    return asked ? *asked : choose_way(*shared_.setup.geometry, order);
+}
+
+void CudaLane::order_after_fences(const CopyOrder& order) {
+    for (const FencePtr& fence : order.after) {
+        if (const auto* event = dynamic_cast<const EventFence*>(fence.get())) {
+            require(cudaStreamWaitEvent(stream_, event->event(), 0), "Waiting for an event");
+        }
+    }
+}
+
+void CudaLane::mark_end(Queued& copy) noexcept {
+    try {
+        copy.last = std::make_shared<PooledEvent>(shared_.events->record(stream_));
+    } catch (const std::exception&) {
+        // The device is lost: nothing that was queued runs any more.
+    }
+}
+
+CudaLane::Queued CudaLane::queue(const Queued& waiting, std::optional<std::string> error) {
+    Queued queued = waiting;
+    queued.error = std::move(error);
+    const CopyOrder& order = queued.job->order();
+    if (queued.error || order.plan.num_pages() == 0) return queued;
+    try {
+        order_after_fences(order);
+        const Way way = way_for(order);
+        shared_.setup.counters[index(direction_)]->took(way);
+        queued.held = ways_[static_cast<size_t>(way)]->queue(order, stream_, *queued.gate);
+    } catch (const std::exception& failure) {
+        queued.error = failure.what();
+        mark_end(queued);
+    }
+    return queued;
+}
+
+void CudaLane::finish_copies() {
+    const DeviceScope scope(shared_.device);
+    Lock lock(shared_.mutex);
+    for (;;) {
+        shared_.changed.wait(lock, [&] { return !queued_.empty() || all_queued_; });
+        if (queued_.empty()) return;
+        Queued copy = queued_.front();
+        lock.unlock();
+        wait_landed(copy);
+        copy.gate->open();
+        copy.held.reset();
+        lock.lock();
+        end(copy);
+    }
+}
+
+void CudaLane::wait_landed(Queued& copy) {
+    const CopyOrder& order = copy.job->order();
+    try {
+        if (copy.error) {  // not the whole stream: later copies may wait for whoever waits for us
+            if (copy.last) require(cudaEventSynchronize(copy.last->get()), "A copy on the GPU");
+        } else if (order.plan.num_pages() > 0) {
+            for (int position = 0; position < static_cast<int>(order.layers.size()); ++position) {
+                copy.gate->wait_landed(position);
+                if (!order.fails) copy.job->layer_landed(position);
+            }
+        }
+    } catch (const std::exception& failure) {
+        if (!copy.error) copy.error = failure.what();
+    }
+}
+
+void CudaLane::end(Queued& copy) {
+    const CopyOrder& order = copy.job->order();
+    const int64_t copied = copy.error ? 0 : order.plan.num_pages();
+    if (order.fails && !copy.error)
+        copy.error = message("injected failure after ", copied, " pages");
+    queued_.pop_front();
+    shared_.completed[index(direction_)] = order.sequence;
+    copy.job->finish(std::move(copy.error), copied);  // in submission order, hence under the lock
+    shared_.changed.notify_all();
+}
+
+void CudaLane::check(int64_t counted) const {
+    const auto here = static_cast<int64_t>(waiting_.size() + queued_.size());
+    if (here != counted) {
+        bad_state(name(direction_), " copies waiting or queued ", here, " != in flight ", counted);
+    }
+    int64_t previous = shared_.completed[index(direction_)];
+    for (const auto* copies : {&queued_, &waiting_}) {
+        for (const Queued& copy : *copies) {
+            if (copy.job->order().sequence != ++previous) {
+                bad_state(name(direction_), " copy ", copy.job->order().sequence, " follows copy ",
+                          previous - 1);
+            }
+        }
+    }
+}
+
+}  // namespace hicache::cuda

@@ -1,0 +1,98 @@
+// One direction of the CUDA backend: a stream, a thread that queues copies on it, and a thread that
+// sees them land.
+//
+// Copies start in submission order. The first thread waits on the host for what CUDA does not know
+// (holds, copies of the other direction, fences of other backends); for events of the engine's
+// streams our stream waits on the device. Not more than kMostQueued copies are queued at a time.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "backends/cuda/copy_way.h"
+#include "transfer/backend.h"
+
+namespace hicache::cuda {
+
+// What both lanes share.
+struct LaneShared {
+    LaneShared(int device_index, BackendSetup backend_setup)
+        : device(device_index),
+          setup(std::move(backend_setup)),
+          events(std::make_shared<EventPool>(device)) {}
+
+    const int device;
+    const BackendSetup setup;
+    const std::shared_ptr<EventPool> events;
+    bool kernel_possible = false;
+    std::mutex mutex;                 // guards the queues of both lanes
+    std::condition_variable changed;  // of any of them
+    std::atomic<bool> closing{false};
+    std::chrono::steady_clock::time_point fence_limit;  // set before closing
+    std::array<int64_t, 2> completed{0, 0};  // by direction: number of the copy that ended last
+};
+
+class CudaLane {
+  public:
+    using Ways = std::array<std::unique_ptr<CopyWay>, kWays>;  // the kernel may be missing
+
+    // Requires: the device is current. Throws: std::runtime_error if CUDA refuses a stream.
+    CudaLane(LaneShared& shared, Direction direction, Ways ways);
+    ~CudaLane();  // requires: shared.closing
+    CudaLane(const CudaLane&) = delete;
+    CudaLane& operator=(const CudaLane&) = delete;
+
+    void start();  // starts the threads, once
+    void submit(std::shared_ptr<CopyJob> job);
+    void hold();
+    void release();
+    void join();  // finishes every copy and ends the threads. Requires: shared.closing
+    // Requires: the shared mutex is held.
+    void check(int64_t counted) const;
+
+  private:
+    static constexpr size_t kMostQueued = 16;
+
+    struct Queued {
+        std::shared_ptr<CopyJob> job;
+        std::shared_ptr<LayerGate> gate;
+        std::shared_ptr<void> held;         // what the way needs until the end
+        std::shared_ptr<PooledEvent> last;  // behind what was queued of a copy that failed
+        std::optional<std::string> error;
+    };
+    using Lock = std::unique_lock<std::mutex>;
+
+    void queue_copies();
+    [[nodiscard]] bool startable(const CopyJob& job) const;
+    [[nodiscard]] Queued queue(const Queued& waiting, std::optional<std::string> error);
+    void mark_end(Queued& copy) noexcept;
+    void order_after_fences(const CopyOrder& order);
+    [[nodiscard]] Way way_for(const CopyOrder& order) const;
+    void finish_copies();
+    void wait_landed(Queued& copy);
+    void end(Queued& copy);
+
+    LaneShared& shared_;
+    const Direction direction_;
+    const Ways ways_;
+    cudaStream_t stream_ = nullptr;
+
+    std::deque<Queued> waiting_;  // submitted, oldest first; the first may be on its way to queued_
+    std::deque<Queued> queued_;   // on the stream
+    // Changed under the shared mutex.
+    const std::shared_ptr<std::atomic<int>> holds_ = std::make_shared<std::atomic<int>>(0);
+    bool all_queued_ = false;  // the first thread has ended
+    std::thread queuer_;
+    std::thread finisher_;
+};
+
+}  // namespace hicache::cuda

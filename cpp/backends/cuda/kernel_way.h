@@ -1,0 +1,33 @@
+// Copies by a few blocks of the GPU's own processors, which read and write the pinned host pool:
+// fast for any scatter of pages, in layer order, at the price of processors the model could use.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "backends/cuda/copy_way.h"
+#include "backends/cuda/page_kernel.h"
+#include "backends/cuda/page_tables.h"
+#include "transfer/copy_geometry.h"
+
+namespace hicache::cuda {
+
+class KernelWay : public CopyWay {
+  public:
+    // host: address of the pinned pool as the device sees it. blocks: > 0.
+    // Requires: the device is current. Throws: std::runtime_error if there is no memory.
+    KernelWay(const CopyGeometry& geometry, uint64_t host, int blocks,
+              std::shared_ptr<EventPool> events);
+
+    std::shared_ptr<void> queue(const CopyOrder& order, cudaStream_t stream,
+                                LayerGate& gate) override;
+
+  private:
+    const std::shared_ptr<EventPool> events_;
+    const int blocks_;
+    std::vector<int> first_segment_;  // by layer, one entry more than layers
+    DeviceMemory segments_;
+    std::shared_ptr<PageTables> tables_;
+};
+
+}  // namespace hicache::cuda

@@ -1,0 +1,87 @@
+#include "backends/cuda/layer_gate.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/cuda/cuda_call.h"
+#include "backends/cuda/stream_memory.h"
+
+namespace hicache::cuda {
+
+LayerGate::LayerGate(std::shared_ptr<EventPool> events,
+                     std::shared_ptr<const std::atomic<int>> held, int layers)
+    : pool_(std::move(events)),
+      held_(std::move(held)),
+      flags_(std::max(layers, 1)),
+      events_(static_cast<size_t>(layers)),
+      awaited_(static_cast<size_t>(layers), false) {}
+
+void LayerGate::check_stream(uintptr_t stream) const {
+    const DeviceScope scope(pool_->device());
+    require_not_capturing(stream);
+}
+
+cudaEvent_t LayerGate::event_soon(int position, std::unique_lock<std::mutex>& lock) {
+    const auto started = std::chrono::steady_clock::now();
+    const auto over = [&] { return events_[position] || open_ || *held_ > 0; };
+    if (!over() && patience_.count() > 0) {
+        changed_.wait_for(lock, patience_, over);
+        patience_ -= std::chrono::steady_clock::now() - started;
+    }
+    return events_[position].get();
+}
+
+void LayerGate::open() {
+    {
+        std::lock_guard lock(mutex_);
+        open_ = true;
+    }
+    flags_.raise_all();
+    changed_.notify_all();
+}
+
+void LayerGate::enqueue_wait(int position, uintptr_t stream) {
+    const DeviceScope scope(pool_->device());
+    cudaEvent_t event = nullptr;
+    {
+        std::unique_lock lock(mutex_);
+        event = event_soon(position, lock);
+        if (event == nullptr && open_) return;
+        if (event == nullptr) awaited_[position] = true;
+    }
+    if (event != nullptr) {  // stays recorded there as long as the gate lives
+        require(cudaStreamWaitEvent(stream_of(stream), event, 0), "Making stream ", stream,
+                " wait");
+    } else {
+        queue_wait(stream_of(stream), flags_.address(position), flags_.value());
+    }
+}
+
+void LayerGate::layer_queued(int position, cudaStream_t stream) {
+    bool written = false;
+    for (;;) {
+        // Behind the write of the flag, so that the slot has no write outstanding once it is done.
+        PooledEvent event = pool_->record(stream);
+        {
+            std::lock_guard lock(mutex_);
+            if (written || !awaited_[position]) {  // whoever comes from now on takes the event
+                events_[position] = std::move(event);
+                break;
+            }
+        }
+        queue_write(stream, flags_.address(position), flags_.value());
+        written = true;
+    }
+    changed_.notify_all();
+}
+
+void LayerGate::wait_landed(int position) const {
+    cudaEvent_t event = nullptr;
+    {
+        std::lock_guard lock(mutex_);
+        event = events_[position].get();
+    }
+    require(cudaEventSynchronize(event), "A copy on the GPU");
+}
+
+}  // namespace hicache::cuda

@@ -1,0 +1,66 @@
+// Where the layers of one copy are, for streams of the device and for the host.
+//
+// Once our thread has queued a layer there is an event behind it, and streams wait for that. An
+// event that is not recorded yet would count as done, so who comes earlier is kept for a moment
+// until our thread has queued the layer: kPatience at most a copy, far less as a rule. After that,
+// or while copies are held, the stream waits for a flag in memory, which our stream raises behind
+// the layer. Flags come second because streams share the GPU's hardware queues: with dozens of
+// streams a wait could stand in the queue that the copy it waits for comes to, and CUDA cannot see
+// that. A flag that nobody waits for is not raised on the stream: each such write lets the link run
+// dry.
+//
+// Thread-safe.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "backends/cuda/event_pool.h"
+#include "backends/cuda/flag_slots.h"
+#include "transfer/stream_gate.h"
+
+namespace hicache::cuda {
+
+class LayerGate : public StreamGate {
+  public:
+    static constexpr std::chrono::microseconds kPatience{5000};
+
+    // held: above 0 while copies of the direction are kept from starting.
+    // Requires: the pool's device is current.
+    LayerGate(std::shared_ptr<EventPool> events, std::shared_ptr<const std::atomic<int>> held,
+              int layers);
+
+    void check_stream(uintptr_t stream) const override;
+    void enqueue_wait(int position, uintptr_t stream) override;
+
+    // For the backend. Requires: the device is current.
+    // All bytes of the layer are queued on the stream. Each position once.
+    void layer_queued(int position, cudaStream_t stream);
+    // Waits on the host until a layer has landed. Requires: layer_queued(position) was called.
+    // Throws: std::runtime_error if the work before it failed.
+    void wait_landed(int position) const;
+    // The copy has ended: releases whoever still waits.
+    void open();
+
+  private:
+    // The event behind the layer, waiting for it within the patience that is left; or nullptr.
+    [[nodiscard]] cudaEvent_t event_soon(int position, std::unique_lock<std::mutex>& lock);
+
+    const std::shared_ptr<EventPool> pool_;
+    const std::shared_ptr<const std::atomic<int>> held_;
+    FlagSlot flags_;
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    std::chrono::steady_clock::duration patience_{kPatience};
+    bool open_ = false;
+    std::vector<PooledEvent> events_;  // by position; empty until queued
+    std::vector<bool> awaited_;        // by position; a stream waits for the flag
+};
+
+}  // namespace hicache::cuda

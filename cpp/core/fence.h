@@ -1,6 +1,8 @@
 // A point in somebody's queue of work: everything queued before it, on one stream.
 //
-// Copies wait for fences, callers do not. Handles are shared; thread-safe.
+// Copies wait for fences, callers do not. Thread-safe. Always owned by a shared_ptr, which the
+// class knows: so bindings hand out that owner again, and not one that needs the interpreter to let
+// go.
 #pragma once
 
 #include <memory>
@@ -11,7 +13,7 @@ namespace hicache {
 // Seconds to wait; nullopt = no limit, 0 and less = only look.
 using Timeout = std::optional<double>;
 
-class Fence {
+class Fence : public std::enable_shared_from_this<Fence> {
   public:
     virtual ~Fence() = default;
 

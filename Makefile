@@ -1,6 +1,6 @@
 # make demo   first result on a fresh machine: own environment, torch, this package, `hicache demo`
 # make test   everything CI checks: C++ tests, lint, types, pytest
-# make lint   ruff, mypy --strict, clang-format        make format   the first and the last, applied
+# make lint   the pre-commit hooks: ruff, mypy --strict, clang-format    make format   applies the fixes
 # make clean  removes the environment and the builds
 #
 # Variables: PYTHON (3.10 or newer), VENV, TORCH (the pinned requirement), DEMO (options of `hicache demo`),
@@ -65,11 +65,9 @@ test-cpp: install-test
 	PATH="$(abspath $(BIN)):$$PATH" cmake --build $(CPP_BUILD) --parallel $(JOBS)
 	PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir $(CPP_BUILD) --output-on-failure --no-tests=error
 
+# The hooks of .pre-commit-config.yaml, over every file: one definition for commits and for CI.
 lint: install-test
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict src
-	$(BIN)/clang-format --dry-run -Werror --style=file $(CPP_FILES)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pre-commit run --all-files --show-diff-on-failure
 
 format: install-test
 	$(BIN)/ruff check --fix .

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -42,6 +42,11 @@ def page_ids(pages: Any, total: int, name: str = "pages") -> PageIds:
             bad = low if low < 0 else high
             raise ValueError(f"{name}: page id {bad} is outside the pool's 0..{total - 1}")
     return array
+
+
+def concat_pages(parts: Iterable[PageIds]) -> PageIds:
+    """One fresh array of all ``parts``; empty without any."""
+    return np.concatenate([NO_PAGES, *parts])
 
 
 def int64_array(values: Any, name: str) -> npt.NDArray[np.int64]:

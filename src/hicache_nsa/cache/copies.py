@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hicache_nsa.tokens import PageIds
+from hicache_nsa.cache.ledger import Ledger
+from hicache_nsa.tokens import NO_PAGES, PageIds
 from hicache_nsa.transfer import Ticket
 from hicache_nsa.tree import Node
 
@@ -115,7 +116,21 @@ class Load(Copy):
         """Device pages for positions ``start .. end - 1``."""
         return self.device_pages[self.slice(start, end)]
 
-    def page_at(self, position: int) -> int:
-        """Device page for whole page ``position`` of the prefix; -1 outside the range."""
-        index = position - self.start // self.page_size
-        return int(self.device_pages[index]) if 0 <= index < len(self.device_pages) else -1
+    def page_at(self, index: int) -> int:
+        """Device page for whole page ``index`` of the prefix; -1 outside the range."""
+        place = index - self.start // self.page_size
+        return int(self.device_pages[place]) if 0 <= place < len(self.device_pages) else -1
+
+
+def drop_user(ledger: Ledger, load: Load) -> None:
+    """A LoadBack or a handle lets go of ``load``."""
+    load.users -= 1
+    if load.users == 0 and load.acked:
+        free_surplus(ledger, load)
+
+
+def free_surplus(ledger: Ledger, load: Load) -> None:
+    """Nobody uses a finished load any more: free what the tree did not take."""
+    pages = load.surplus
+    load.surplus = NO_PAGES
+    ledger.free(pages, None)

@@ -12,6 +12,7 @@ from hicache_nsa.cache.flushing import ResetReport
 from hicache_nsa.cache.guard import Guard, atomic
 from hicache_nsa.cache.handles import Epoch, LockHandle, PrefixMatch
 from hicache_nsa.cache.inserting import InsertResult, insert_pages
+from hicache_nsa.cache.insertion import Insertion
 from hicache_nsa.cache.ledger import Ledger
 from hicache_nsa.cache.load_back import LoadBack
 from hicache_nsa.cache.loading import load_back, release_load
@@ -90,6 +91,13 @@ class HiCache:
             load_back_threshold=threshold,
             stream=stream,
             epoch=Epoch(self._guard),
+        )
+
+    def __repr__(self) -> str:
+        pool, host = self._state.ledger.pool, self._state.host
+        return (
+            f"HiCache({self.format.name}, {pool.device}: {pool.num_pages} pages, "
+            f"host: {host.num_pages} pages of {self.format.page_bytes} B, {host.layout})"
         )
 
     # -- what it is made of ---------------------------------------------------------------------
@@ -210,22 +218,21 @@ class HiCache:
             raise ValueError(f"{count} whole pages of tokens, but only {len(given)} pages")
         given = given[:count]
         state.ledger.refuse_duplicates(given)
-        held = lock if isinstance(lock, LockHandle) else None
-        if held is not None:
-            require_handle(state, held)
+        old = lock if isinstance(lock, LockHandle) else None
+        if old is not None:
+            require_handle(state, old)
         elif lock is not None and not isinstance(lock, bool):
             raise TypeError(f"lock must be True or a handle, got {type(lock).__name__}")
-        result = insert_pages(
-            state,
-            span.slice(0, count * state.page_size),
-            namespace(extra_key),
-            given,
-            state.fence(stream),
-            count_of(priority, "priority", least=None),
-            held is not None or lock is True,
+        insertion = Insertion(
+            tokens=span.slice(0, count * state.page_size),
+            namespace=namespace(extra_key),
+            pages=given,
+            fence=state.fence(stream),
+            priority=count_of(priority, "priority", least=None),
         )
-        if held is not None:
-            unlock_handle(state, held, stream)
+        result = insert_pages(state, insertion, old is not None or lock is True)
+        if old is not None:
+            unlock_handle(state, old, stream)
         return result
 
     @atomic

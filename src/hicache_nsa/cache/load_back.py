@@ -48,6 +48,10 @@ class LoadBack:
         self._release = release
         self._released = False
 
+    def __repr__(self) -> str:
+        state = "failed" if self.error else "landed" if self.done() else "in flight"
+        return f"LoadBack({self.tokens} tokens, {state}{', released' if self._released else ''})"
+
     def wait_layer(self, layer: int, stream: Stream = None) -> None:
         """Make ``stream`` wait until ``layer`` is on the device, every buffer of it.
 

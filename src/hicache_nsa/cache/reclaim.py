@@ -37,7 +37,7 @@ def allocate_device_pages(state: CacheState, num_pages: int) -> PageIds:
         raise OutOfPages(
             f"{num_pages} device pages wanted: {pool.free_pages} of {pool.total_pages} are free, "
             f"{tier.evictable} evictable, {tier.locked} locked ({len(state.saves)} saves in "
-            f"flight), {state.ledger.owned} with callers, {state.ledger.held} in loads; "
+            f"flight), {state.ledger.callers} with callers, {state.ledger.pending} in loads; "
             f"unlock or free some, or drain() and try again"
         )
     if missing > 0:

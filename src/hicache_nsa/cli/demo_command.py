@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from hicache_nsa.cli.json_output import check_target, write_json
+from hicache_nsa.demo.extra import INSTALL_EXTRA
 from hicache_nsa.demo.prompts import DEFAULT_QUESTIONS, DEFAULT_SHOTS, PromptPlan
 from hicache_nsa.demo.settings import DemoSettings
 from hicache_nsa.errors import HiCacheError
@@ -105,7 +106,8 @@ def demo(
 
     A small sparse-attention model (random weights, real arithmetic, paged latent and indexer pools)
     answers every question cold, again on the warm device cache, and again after reset(): the device
-    cache is flushed, the host copies stay. Exit code 1 if an output or a byte differs.
+    cache is flushed, the host copies stay. Exit code 1 if an output or a byte differs, or if pages
+    that were saved do not come back.
     """
     plan = PromptPlan(shots, questions, own_shots, prompts)
     settings = DemoSettings(plan=plan, threads=threads or 0, **options)  # type: ignore[arg-type]
@@ -121,9 +123,7 @@ def demo(
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRA_MODULES:
             raise
-        raise click.ClickException(
-            f"the demo needs {missing}: pip install 'hicache-nsa[demo]'"
-        ) from error
+        raise click.ClickException(f"the demo needs {missing}: {INSTALL_EXTRA}") from error
     sys.exit(0 if passed else 1)
 
 
@@ -133,12 +133,14 @@ def _run(settings: DemoSettings, json_target: str | None) -> bool:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from hicache_nsa.cli.progress import progress_bar
     from hicache_nsa.demo.runner import Demo
-    from hicache_nsa.demo.table import print_result
+    from hicache_nsa.demo.table import print_lines, print_result
 
     try:
         prepared = Demo(settings)
     except ValueError as error:  # a prompts file, a tokenizer or a size that cannot be used
         raise click.UsageError(str(error)) from error
+    if json_target != "-":
+        print_lines(prepared.introduction)
     with prepared, progress_bar(prepared.steps) as step:
         result = prepared.run(step)
     if json_target != "-":

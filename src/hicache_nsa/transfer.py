@@ -136,6 +136,7 @@ class TransferEngine:
         self.device_pool = device_pool
         self.host_pool = host_pool
         self._pid = os.getpid()
+        self._holds = dict.fromkeys(DIRECTIONS, 0)
         self._totals: dict[str, dict[str, int]] = {}
         self._native = _core.TransferEngine(
             native_format(device_pool.format),
@@ -209,12 +210,18 @@ class TransferEngine:
     def hold(self, direction: str) -> None:
         """Test hook: keep copies of that direction in flight until ``release``."""
         self._open().hold(one_of(direction, "direction", DIRECTIONS))
+        self._holds[direction] += 1
+
+    def held(self, direction: str) -> bool:
+        """Whether a ``hold`` keeps copies of that direction in flight."""
+        return self._holds[one_of(direction, "direction", DIRECTIONS)] > 0
 
     def release(self, direction: str) -> None:
         """Undo one ``hold``; a no-op once the engine is closed."""
         native = self._native
         if native is not None and self._pid == os.getpid():
             native.release(one_of(direction, "direction", DIRECTIONS))
+            self._holds[direction] -= 1
 
     def fail_next(self, direction: str, after_pages: int = 0) -> None:
         """Test hook: the next copy of that direction fails after ``after_pages`` whole pages."""

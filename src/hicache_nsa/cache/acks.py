@@ -18,9 +18,10 @@ def take_in(state: CacheState, *, limit: int | None = None, in_order: bool = Fal
     copies on every rank.
     """
     count = 0
+    last = state.copies  # copies that an ack starts now are for a later call
     while limit is None or count < limit:
         load = state.loads[0] if state.loads else None
-        save = state.saves[0] if state.saves else None
+        save = state.saves[0] if state.saves and state.saves[0].number <= last else None
         if in_order and load is not None and save is not None:
             if load.number < save.number:
                 save = None
@@ -34,14 +35,6 @@ def take_in(state: CacheState, *, limit: int | None = None, in_order: bool = Fal
             break
         count += 1
     return count
-
-
-def wait_for_all(state: CacheState) -> None:
-    """Wait for every copy in flight and take it in (new ones that this starts included)."""
-    while state.loads or state.saves:
-        for copy in (*state.loads, *state.saves):
-            copy.ticket.wait_end()
-        take_in(state)
 
 
 def finish_save(state: CacheState, save: Save) -> None:

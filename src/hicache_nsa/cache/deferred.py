@@ -17,7 +17,7 @@ from hicache_nsa._core import Fence
 from hicache_nsa.cache.copies import Load
 from hicache_nsa.cache.insertion import Insertion
 from hicache_nsa.cache.state import CacheState
-from hicache_nsa.plan import InsertPlan
+from hicache_nsa.plan import InsertPlan, Prefix
 from hicache_nsa.tokens import NO_PAGES, PageIds
 
 if TYPE_CHECKING:
@@ -47,12 +47,14 @@ class DeferredInsert:
         pages: PageIds = self.insertion.pages[self.own]
         return pages
 
-    def page_at(self, index: int) -> int:
-        """Its own page for whole page ``index``; -1 if it brought none there."""
-        place = int(np.searchsorted(self.own, index))
-        if place < len(self.own) and self.own[place] == index:
-            return int(self.insertion.pages[index])
-        return -1
+    def has(self, indices: npt.NDArray[np.int64], pages: PageIds, prefix: Prefix) -> bool:
+        """Whether ``pages`` are those it brought for those whole pages of that prefix."""
+        mine = self.insertion
+        if mine.namespace != prefix.namespace or not np.isin(indices, self.own).all():
+            return False
+        size = len(mine.tokens) // len(mine.pages)
+        same = mine.tokens.common_prefix(prefix.tokens) >= (int(indices[-1]) + 1) * size
+        return same and np.array_equal(mine.pages[indices], pages)
 
 
 def defer(

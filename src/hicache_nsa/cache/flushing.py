@@ -1,4 +1,4 @@
-"""reset, clear, invalidate: what stays and what goes. Copies in flight are finished first."""
+"""reset, clear, invalidate: what stays and what goes. No copy is in flight when they run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from hicache_nsa._core import Fence
-from hicache_nsa.cache.acks import wait_for_all
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.tokens import PageIds, concat_pages
 from hicache_nsa.tree.flush import flush_device
@@ -26,7 +25,6 @@ class ResetReport:
 
 def reset(state: CacheState, fence: Fence | None) -> ResetReport:
     """Device values and locks cleared, host values kept."""
-    wait_for_all(state)
     flushed = flush_device(state.tree)
     _free_device(state, flushed.device_pages, fence)
     state.host.free(flushed.host_pages)
@@ -37,7 +35,6 @@ def reset(state: CacheState, fence: Fence | None) -> ResetReport:
 
 def clear(state: CacheState, fence: Fence | None) -> None:
     """Both tiers empty. Pages that callers own stay theirs."""
-    wait_for_all(state)
     tree = state.tree
     nodes = list(tree.nodes())
     device = concat_pages(node.device_pages for node in nodes)
@@ -51,6 +48,12 @@ def clear(state: CacheState, fence: Fence | None) -> None:
     _free_device(state, device, fence)
     state.host.free(host)
     state.epoch = state.epoch.next()
+
+
+def invalidate(state: CacheState, fence: Fence | None) -> None:
+    """``clear``, and pages allocated before can't be inserted any more."""
+    clear(state, fence)
+    state.version += 1
 
 
 def _free_device(state: CacheState, pages: PageIds, fence: Fence | None) -> None:

@@ -12,7 +12,14 @@ from hicache_nsa.cache.insertion import Insertion
 from hicache_nsa.cache.saving import start_save
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.errors import StaleHandleError
-from hicache_nsa.plan import InsertPlan, Owner, cached_prefix, plan_insert, tree_pages
+from hicache_nsa.plan import (
+    InsertPlan,
+    Owner,
+    Prefix,
+    cached_prefix,
+    plan_insert,
+    tree_pages,
+)
 from hicache_nsa.tokens import PageIds
 from hicache_nsa.tree import Node
 
@@ -37,11 +44,11 @@ def insert_pages(state: CacheState, insertion: Insertion, lock: bool) -> InsertR
     Raises:
         ValueError, StaleHandleError: a page can't be inserted; nothing changed.
     """
-    path, end = state.tree.find(insertion.tokens, insertion.namespace)
-    plan = plan_insert(path, end, insertion.pages, state.ledger, state.page_size)
+    prefix = _find(state, insertion)
+    plan = plan_insert(prefix, insertion.pages, state.ledger, state.page_size)
     _require_current(state, insertion.pages)
     state.ledger.busy(insertion.pages[plan.taken], insertion.fence)
-    node = _put_into_tree(state, insertion, plan, path, end)
+    node = _put_into_tree(state, insertion, plan, prefix)
     state.ledger.free(plan.duplicates, insertion.fence)
     handle = _lock(state, node, len(insertion.tokens)) if lock else None
     if plan.upto < len(insertion.pages):
@@ -57,8 +64,8 @@ def insert_deferred(state: CacheState, deferred: DeferredInsert) -> None:
     """The loads that ``deferred`` waited for have landed: put its pages into the tree."""
     tree, ledger = state.tree, state.ledger
     insertion = deferred.insertion
-    path, end = tree.find(insertion.tokens, insertion.namespace)
-    pages = tree_pages(path, end, len(insertion.pages), state.page_size)
+    prefix = _find(state, insertion)
+    pages = tree_pages(prefix, len(insertion.pages), state.page_size)
     pages[deferred.own] = deferred.own_pages
     if (pages < 0).any():  # what it stands on was evicted since
         drop_deferred(state, deferred)
@@ -66,8 +73,8 @@ def insert_deferred(state: CacheState, deferred: DeferredInsert) -> None:
     deferred.settled = deferred.landed = True
     ledger.take_back(deferred.own_pages)
     insertion = insertion.with_pages(pages)
-    plan = plan_insert(path, end, pages, ledger, state.page_size)
-    node = _put_into_tree(state, insertion, plan, path, end)
+    plan = plan_insert(prefix, pages, ledger, state.page_size)
+    node = _put_into_tree(state, insertion, plan, prefix)
     for handle in deferred.handles:
         tree.lock(node)
         tree.unlock(handle._node)
@@ -76,14 +83,20 @@ def insert_deferred(state: CacheState, deferred: DeferredInsert) -> None:
     keep_or_free(state, deferred, plan.duplicates)
 
 
+def _find(state: CacheState, insertion: Insertion) -> Prefix:
+    """What the tree shares with the tokens."""
+    path, end = state.tree.find(insertion.tokens, insertion.namespace)
+    return Prefix(insertion.tokens, insertion.namespace, path, end)
+
+
 def _put_into_tree(
-    state: CacheState, insertion: Insertion, plan: InsertPlan, path: list[Node], end: int
+    state: CacheState, insertion: Insertion, plan: InsertPlan, prefix: Prefix
 ) -> Node | None:
     """The tree takes the plan's pages and their save starts; returns the deepest node."""
-    tree, size = state.tree, state.page_size
+    tree, size, end = state.tree, state.page_size, prefix.end
     given, limit = insertion.pages, plan.upto * size
     state.ledger.cache(given[plan.taken])
-    node = tree.cut(path[-1], end) if path else None
+    node = tree.cut(prefix.path[-1], end) if prefix.path else None
     path = [] if node is None else node.path()
     for shared in path:
         have = shared.start + tree.device.count(shared) * size

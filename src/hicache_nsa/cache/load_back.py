@@ -58,8 +58,10 @@ class LoadBack:
         On CUDA the host never blocks. On the CPU ``stream=None`` means the caller's own thread.
 
         Raises:
-            ValueError: the format has no such layer.
+            ValueError, TypeError: the format has no such layer.
         """
+        if isinstance(layer, bool) or not hasattr(layer, "__index__"):
+            raise TypeError(f"layer must be an int, got {layer!r}")
         if not 0 <= layer < self._layers:
             raise ValueError(f"layer {layer} is outside 0..{self._layers - 1}")
         for load in self._loads:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.errors import OutOfPages
 from hicache_nsa.tokens import PageIds
@@ -23,6 +25,16 @@ def evict_host_pages(state: CacheState, num_pages: int) -> int:
     state.counters.evicted_host_tokens += len(evicted.pages) * state.page_size
     state.counters.dropped_tokens += evicted.dropped_tokens
     return len(evicted.pages)
+
+
+def saves_would_help(state: CacheState, num_pages: int) -> bool:
+    """Whether ``num_pages`` can be had once the saves in flight are in, and not before."""
+    tier = state.tree.device
+    missing = num_pages - state.ledger.pool.free_pages - tier.evictable
+    if missing <= 0:
+        return False
+    saves = Counter(node for save in state.saves for node in save.node.path())
+    return missing <= sum(tier.count(n) for n, locks in saves.items() if n.lock_ref == locks)
 
 
 def allocate_device_pages(state: CacheState, num_pages: int) -> PageIds:

@@ -14,9 +14,22 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from hicache_nsa._core import TokenSpan
 from hicache_nsa.plan.ownership import Owner
 from hicache_nsa.tokens import PageIds, concat_pages
 from hicache_nsa.tree.node import Node
+
+
+class Prefix(NamedTuple):
+    """Tokens that are being inserted, and what the tree shares with them.
+
+    path: the nodes that share the first ``end`` tokens, the last one perhaps in part.
+    """
+
+    tokens: TokenSpan
+    namespace: bytes
+    path: Sequence[Node]
+    end: int
 
 
 class Holder(Protocol):
@@ -26,8 +39,8 @@ class Holder(Protocol):
     def landed(self) -> bool:
         """Whether it is over and its pages are right: the tree took them, or had others."""
 
-    def page_at(self, index: int) -> int:
-        """Its page for whole page ``index`` of the prefix, -1 if it has none there."""
+    def has(self, indices: npt.NDArray[np.int64], pages: PageIds, prefix: Prefix) -> bool:
+        """Whether ``pages`` are its pages for those whole pages of that very prefix."""
 
 
 class PageTable(Protocol):
@@ -59,54 +72,65 @@ class InsertPlan(NamedTuple):
     own: npt.NDArray[np.int64]
 
 
-def plan_insert(
-    path: Sequence[Node], end: int, given: PageIds, table: PageTable, page_size: int
-) -> InsertPlan:
-    """Plan the insert of ``given`` along ``path``, which shares ``end`` tokens, and below it.
+def plan_insert(prefix: Prefix, given: PageIds, table: PageTable, page_size: int) -> InsertPlan:
+    """Plan the insert of ``given`` along the prefix's path and below it.
 
     Raises:
         ValueError: a page is free, cached at another place, or with somebody else's load; the
             message names the index and the page.
     """
-    tree = tree_pages(path, end, len(given), page_size)
+    tree = tree_pages(prefix, len(given), page_size)
     owner = table.owner[given]
-    behind: dict[Holder, None] = {}
+    behind: list[Holder] = []
     upto = len(given)
-    for index in np.flatnonzero(owner == Owner.PENDING).tolist():
-        holder = table.holder[int(given[index])]
-        if holder.page_at(index) != given[index]:
-            raise ValueError(_message(given, index, "belongs to another place of a load"))
-        if not holder.landed or tree[index] < 0:
-            upto = min(upto, index)
-            behind[holder] = None
+    for holder, places in _by_holder(given, owner, table).items():
+        indices = np.array(places, dtype=np.int64)
+        if not holder.has(indices, given[indices], prefix):
+            raise ValueError(
+                _message(given, places[0], "is with a load of other tokens, or at another place")
+            )
+        waiting = indices if not holder.landed else indices[tree[indices] < 0]
+        if len(waiting):
+            upto = min(upto, int(waiting[0]))
+            behind.append(holder)
     elsewhere = np.flatnonzero((owner == Owner.TREE) & (given != tree))
     if len(elsewhere):
         raise ValueError(_message(given, int(elsewhere[0]), "is cached at another place"))
     free = np.flatnonzero(owner == Owner.FREE)
     if len(free):
         raise ValueError(_message(given, int(free[0]), "is free or reserved"))
-    indices = np.arange(len(given))
+    every = np.arange(len(given))
     callers = owner == Owner.CALLER
     there = tree >= 0  # an unbroken prefix, right whatever becomes of the loads
     upto = max(upto, int(np.count_nonzero(there)))
     return InsertPlan(
         pages=np.where(there, tree, given),
         duplicates=given[callers & there],
-        taken=np.flatnonzero(callers & ~there & (indices < upto)),
+        taken=np.flatnonzero(callers & ~there & (every < upto)),
         upto=upto,
         behind=tuple(behind),
-        own=np.flatnonzero(callers & (indices >= upto)),
+        own=np.flatnonzero(callers & (every >= upto)),
     )
 
 
-def tree_pages(path: Sequence[Node], end: int, count: int, page_size: int) -> PageIds:
+def _by_holder(
+    given: PageIds, owner: npt.NDArray[np.int8], table: PageTable
+) -> dict[Holder, list[int]]:
+    """The indices of PENDING pages, ascending, by who has them."""
+    indices: dict[Holder, list[int]] = {}
+    for index in np.flatnonzero(owner == Owner.PENDING).tolist():
+        indices.setdefault(table.holder[int(given[index])], []).append(index)
+    return indices
+
+
+def tree_pages(prefix: Prefix, count: int, page_size: int) -> PageIds:
     """The tree's device page at each of ``count`` indices, -1 where it has none."""
     parts = []
-    for node in path:
+    for node in prefix.path:
         parts.append(node.device_pages)
         if len(node.device_pages) * page_size < len(node.key):
             break
-    known = concat_pages(parts)[: min(count, end // page_size)]
+    known = concat_pages(parts)[: min(count, prefix.end // page_size)]
     tree = np.full(count, -1, dtype=np.int64)
     tree[: len(known)] = known
     return tree

@@ -70,6 +70,8 @@ def plan_load(
         if on_device:
             continue
         if node.load is not None:
+            if host:
+                break  # pages must stay in the order of the prefix
             joined.append(node.load)
             joined_pages.append(node.load.pages_of(reached, stop))
             start = reached = stop

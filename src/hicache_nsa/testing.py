@@ -33,4 +33,8 @@ def fail_next(cache: HiCache | TransferEngine, direction: str, after_pages: int 
 
 
 def _engine(cache: HiCache | TransferEngine) -> TransferEngine:
-    return cache if isinstance(cache, TransferEngine) else cache.engine
+    if isinstance(cache, TransferEngine):
+        return cache
+    if not isinstance(getattr(cache, "engine", None), TransferEngine):
+        raise TypeError(f"expected a HiCache or a TransferEngine, got {type(cache).__name__}")
+    return cache.engine

@@ -10,6 +10,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from hicache_nsa import _core
 from hicache_nsa.errors import HiCacheError, TransferError, native_check
 from hicache_nsa.formats.checks import one_of
@@ -20,6 +22,7 @@ from hicache_nsa.tokens import PageIds, page_ids
 IO_BACKENDS = ("auto", "kernel", "direct")
 H2D = "h2d"
 D2H = "d2h"
+MAX_SECONDS = 1e9
 DIRECTIONS = (H2D, D2H)
 
 
@@ -204,8 +207,7 @@ class TransferEngine:
     def in_flight(self, direction: str) -> int:
         """Copies of that direction (``h2d`` or ``d2h``) that have not ended."""
         one_of(direction, "direction", DIRECTIONS)
-        native = self._native
-        return 0 if native is None else native.in_flight(direction)
+        return 0 if self._native is None else self._open().in_flight(direction)
 
     def hold(self, direction: str) -> None:
         """Test hook: keep copies of that direction in flight until ``release``."""
@@ -229,8 +231,7 @@ class TransferEngine:
 
     def counters(self) -> dict[str, dict[str, int]]:
         """Copies, pages and bytes moved, and runs they were merged into, by direction."""
-        native = self._native
-        return dict(self._totals if native is None else native.counters())
+        return dict(self._totals if self._native is None else self._open().counters())
 
     def check(self) -> None:
         """Raise ``InvariantError`` if the engine's books don't balance."""
@@ -266,8 +267,8 @@ def seconds_of(timeout: float | None) -> float | None:
     """``timeout`` as a float, or None; ``TypeError``/``ValueError`` unless it is 0 or more."""
     if timeout is None:
         return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float, np.number)):
         raise TypeError(f"timeout must be seconds or None, got {type(timeout).__name__}")
     if not timeout >= 0:
         raise ValueError(f"timeout={timeout} must be 0 or more seconds")
-    return float(timeout)
+    return float(min(timeout, MAX_SECONDS))

@@ -16,6 +16,10 @@ from hicache_nsa.errors import HiCacheError
 
 DEFAULTS = DemoSettings()
 EXTRA_MODULES = {"torch", "rich", "tokenizers"}
+MAX_THREADS = 1024
+MAX_LAYERS = 256
+MAX_NEW_TOKENS = 65_536
+MAX_SEED = 2**63 - 1
 
 
 @click.command()
@@ -44,14 +48,14 @@ EXTRA_MODULES = {"torch", "rich", "tokenizers"}
 )
 @click.option(
     "--max-new-tokens",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=MAX_NEW_TOKENS),
     default=DEFAULTS.max_new_tokens,
     show_default=True,
     help="Tokens generated for each question.",
 )
 @click.option(
     "--layers",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=MAX_LAYERS),
     default=DEFAULTS.layers,
     show_default=True,
     help="Layers of the model.",
@@ -86,9 +90,17 @@ EXTRA_MODULES = {"torch", "rich", "tokenizers"}
     default=DEFAULTS.device,
     show_default=True,
 )
-@click.option("--seed", type=int, default=DEFAULTS.seed, show_default=True, help="Of the weights.")
 @click.option(
-    "--threads", type=click.IntRange(min=1), help="Compute threads.  [default: torch's choice]"
+    "--seed",
+    type=click.IntRange(min=0, max=MAX_SEED),
+    default=DEFAULTS.seed,
+    show_default=True,
+    help="Of the weights.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1, max=MAX_THREADS),
+    help="Compute threads.  [default: torch's choice]",
 )
 @click.option(
     "--json", "json_target", callback=check_target, metavar="OUT", help="Write JSON; - is stdout."
@@ -118,6 +130,8 @@ def demo(
     try:
         passed = _run(settings, json_target)
     except HiCacheError as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:  # standard output or the JSON file can't be written
         raise click.ClickException(str(error)) from error
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]

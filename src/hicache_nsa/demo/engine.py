@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from hicache_nsa import HiCache, LoadBack, LockHandle, OutOfPages, PrefixMatch, TransferError
+from hicache_nsa import HiCache, LoadBack, LockHandle, PrefixMatch, TransferError
 from hicache_nsa.demo.digests import PageDigests
 from hicache_nsa.demo.stopwatch import Stopwatch
 from hicache_nsa.reference import Pools, ReferenceModel
@@ -125,22 +125,12 @@ class Engine:
         request = _Request(list(prompt), match, handle, load, pages, len(pages))
         slots = len(prompt) + self._max_new_tokens - 1  # the last token is never fed to the model
         try:
-            own = self._allocate(-(-slots // self._page_size) - len(pages))
+            own = self._cache.allocate(-(-slots // self._page_size) - len(pages))
         except BaseException:
             self._end(request)
             raise
         request.pages = np.concatenate([pages, own])
         return request
-
-    def _allocate(self, num_pages: int) -> npt.NDArray[np.int64]:
-        """Pages of the request's own. Pages that are still being saved cannot be evicted, so where
-        there are too few, wait for the saves once.
-        """
-        try:
-            return self._cache.allocate(num_pages)
-        except OutOfPages:
-            self._cache.drain()
-            return self._cache.allocate(num_pages)
 
     def _prefill(self, request: _Request) -> int:
         """Compute what was not cached, a page at a time; return the first token of the answer.

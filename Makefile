@@ -1,6 +1,7 @@
 # make demo   first result on a fresh machine: own environment, torch, this package, `hicache demo`
 # make test   everything CI checks: C++ tests, lint, types, pytest
-# make lint   ruff, mypy --strict, clang-format        make format   the first and the last, applied
+# make test-sanitizers  the C++ tests under the address and the thread sanitizer (not part of make test)
+# make lint   the pre-commit hooks: ruff, mypy --strict, clang-format    make format   applies the fixes
 # make clean  removes the environment and the builds
 #
 # Variables: PYTHON (3.10 or newer), VENV, TORCH (the pinned requirement), DEMO (options of `hicache demo`),
@@ -19,7 +20,15 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src cpp -type f -not -name '*.pyc' -not -path 'cpp/tests/*')
 CPP_FILES = $(shell find cpp -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
-.PHONY: help demo test lint format test-cpp test-python install-demo install-test clean
+# Configure, build and run the C++ tests: $(call run_cpp_tests,build folder,more options of CMake)
+define run_cpp_tests
+PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B $(1) -G Ninja -DCMAKE_BUILD_TYPE=Debug \
+    -DHICACHE_TESTS=ON -DHICACHE_WERROR=ON -DHICACHE_PYTHON=OFF $(2)
+PATH="$(abspath $(BIN)):$$PATH" cmake --build $(1) --parallel $(JOBS)
+PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir $(1) --output-on-failure --no-tests=error
+endef
+
+.PHONY: help demo test lint format test-cpp test-sanitizers test-python install-demo install-test clean
 .DEFAULT_GOAL := help
 
 help:
@@ -36,20 +45,24 @@ test: install-test
 # ---- environment -----------------------------------------------------------------------------
 
 $(VENV)/.created:
-	$(PYTHON) -m venv $(VENV)
+	@echo "Making the environment $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
 # First and alone: the largest download, and the one version the figures were measured with.
 $(VENV)/.torch: $(VENV)/.created
-	$(PIP) install --quiet '$(TORCH)'
+	@echo "Installing $(TORCH) into $(VENV): the largest download, this step takes the longest ..."
+	@$(PIP) install --quiet '$(TORCH)'
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.torch $(SOURCES)
-	$(PIP) install --quiet '.[demo]'
+	@echo "Building the C++ core and installing hicache-nsa with its demo extra into $(VENV) ..."
+	@$(PIP) install --quiet '.[demo]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.torch $(SOURCES)
-	$(PIP) install --quiet '.[demo,test]' 'cmake>=3.26' ninja
+	@echo "Building the C++ core and installing hicache-nsa with what the tests need into $(VENV) ..."
+	@$(PIP) install --quiet '.[demo,test]' 'cmake>=3.26' ninja
 	@touch $@
 
 install-demo: $(VENV)/.demo
@@ -60,16 +73,23 @@ install-test: $(VENV)/.test
 
 test-cpp: install-test
 	bash .ci/debian-packages
-	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B $(CPP_BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Debug \
-	    -DHICACHE_TESTS=ON -DHICACHE_WERROR=ON -DHICACHE_PYTHON=OFF
-	PATH="$(abspath $(BIN)):$$PATH" cmake --build $(CPP_BUILD) --parallel $(JOBS)
-	PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir $(CPP_BUILD) --output-on-failure --no-tests=error
+	$(call run_cpp_tests,$(CPP_BUILD))
 
+test-sanitizers: install-test
+	bash .ci/debian-packages
+	$(call run_cpp_tests,$(CPP_BUILD)-address,-DHICACHE_SANITIZE=address)
+	$(call run_cpp_tests,$(CPP_BUILD)-thread,-DHICACHE_SANITIZE=thread)
+
+# The hooks of .pre-commit-config.yaml, over every file: one definition for commits and for CI.
+# pre-commit asks git for the files; in an unpacked sdist, which git does not know, the same tools run
+# one by one.
 lint: install-test
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict src
-	$(BIN)/clang-format --dry-run -Werror --style=file $(CPP_FILES)
+	@if git ls-files --error-unmatch Makefile >/dev/null 2>&1; then \
+	    PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pre-commit run --all-files --show-diff-on-failure; \
+	else \
+	    $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy --strict src && \
+	    $(BIN)/clang-format --dry-run --Werror --style=file $(CPP_FILES); \
+	fi
 
 format: install-test
 	$(BIN)/ruff check --fix .

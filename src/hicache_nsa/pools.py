@@ -15,10 +15,10 @@ from hicache_nsa.formats.checks import one_of, positive_int
 from hicache_nsa.overlap import refuse_overlaps
 from hicache_nsa.sizes import format_size, parse_size
 from hicache_nsa.tensors import PageView, inspect, view_pages
-from hicache_nsa.tokens import PageIds, int64_array, page_ids
+from hicache_nsa.tokens import PageIds, page_ids
 
 LAYOUTS = ("layer_first", "page_first", "page_first_direct")
-MAX_PAGES = 1 << 40
+MAX_PAGES = (1 << 32) - 2  # the page allocator keeps 32-bit ids
 
 
 def native_format(format: PoolFormat) -> _core.PoolFormat:
@@ -33,7 +33,8 @@ class Pool:
     def __init__(self, tier: str, num_pages: int, reserved: Iterable[int] = ()) -> None:
         self.tier = tier
         self.num_pages = num_pages
-        ids = np.unique(page_ids(int64_array(reserved, "reserved"), num_pages, "reserved pages"))
+        known = reserved if isinstance(reserved, np.ndarray) else list(reserved)
+        ids = np.unique(page_ids(known, num_pages, "reserved pages"))
         self._allocator = _core.PageAllocator(num_pages, ids)
 
     @property
@@ -193,8 +194,8 @@ class HostPool(Pool):
 def check_device(device: Any) -> str:
     """``device`` as ``cpu`` or ``cuda:N``, if this machine has it; else says what is missing."""
     name = str(device)
-    if name == "cpu":
-        return name
+    if name in ("cpu", "cpu:0"):
+        return "cpu"
     if name.split(":")[0] != "cuda":
         raise ValueError(f"device={name!r} is unknown; known: cpu, cuda, cuda:N")
     try:
@@ -205,11 +206,25 @@ def check_device(device: Any) -> str:
 
 def _allocate_buffers(format: PoolFormat, pages: int, device: str) -> dict[str, list[Any]]:
     """Zeroed uint8 [pages, page_bytes] for each (buffer, layer); on a GPU they are torch's."""
-    if device == "cpu":
-        return {
-            b.name: [np.zeros((pages, b.page_bytes), dtype=np.uint8) for _ in b.layers]
-            for b in format.buffers
-        }
+    try:
+        return _zeros(format, pages) if device == "cpu" else _torch_zeros(format, pages, device)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, HiCacheError):
+            raise
+        raise HiCacheError(
+            f"no memory for {pages} device pages ({format_size(pages * format.page_bytes)}) on "
+            f"{device}: {error}; ask for fewer"
+        ) from error
+
+
+def _zeros(format: PoolFormat, pages: int) -> dict[str, list[Any]]:
+    return {
+        b.name: [np.zeros((pages, b.page_bytes), dtype=np.uint8) for _ in b.layers]
+        for b in format.buffers
+    }
+
+
+def _torch_zeros(format: PoolFormat, pages: int, device: str) -> dict[str, list[Any]]:
     try:
         import torch
     except ImportError as error:
@@ -244,6 +259,11 @@ def _views(
     expected = pages
     for buffer in format.buffers:
         tensors = buffers[buffer.name]
+        if not hasattr(tensors, "__len__") or not hasattr(tensors, "__getitem__"):
+            raise TypeError(
+                f"device_buffers[{buffer.name!r}] must be a sequence with one tensor a layer, "
+                f"got {type(tensors).__name__}"
+            )
         if len(tensors) != len(buffer.layers):
             raise ValueError(
                 f"{buffer.name!r}: {len(tensors)} tensors for {len(buffer.layers)} layers"
@@ -266,7 +286,7 @@ def _count(pages: Any, name: str) -> int:
     """A number of pages, 0 (no such tier) included."""
     if isinstance(pages, (int, np.integer)) and pages is not False and pages == 0:
         return 0
-    return positive_int(pages, name)
+    return positive_int(pages, name, MAX_PAGES)
 
 
 def _host_pages(format: PoolFormat, pages: int | None, size: int | str | None) -> int:
@@ -279,6 +299,11 @@ def _host_pages(format: PoolFormat, pages: int | None, size: int | str | None) -
         return _count(pages, "host_pages")
     nbytes = parse_size(size if size is not None else 0, "host_size")
     count = nbytes // format.page_bytes
+    if count > MAX_PAGES:
+        raise ValueError(
+            f"host_size={size!r} is {count} pages of {format.page_bytes} bytes; "
+            f"the largest pool has {MAX_PAGES}"
+        )
     if count == 0:
         raise ValueError(
             f"host_size={size!r} is {nbytes} bytes, one page of {format.name!r} takes "

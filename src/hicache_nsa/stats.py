@@ -30,8 +30,9 @@ class Counters:
     load_back_tokens, load_back_bytes: landed on the device. saved_tokens, saved_bytes: on host.
     inserted_tokens: taken in by insert. duplicate_tokens: given to insert, there already.
     dropped_tokens: left in no tier any more.
-    failed_loads, failed_saves: copies that failed. refused_saves: pages the host tier had no room
-    for. joined_loads: load backs that shared a load in flight. declined_loads: load_back said None.
+    failed_loads, failed_saves: copies that failed.
+    refused_save_tokens: not saved, the host tier had no room for them.
+    joined_loads: load backs that shared a load in flight. declined_loads: load_back gave None.
     """
 
     matched_device_tokens: int = 0
@@ -47,7 +48,7 @@ class Counters:
     dropped_tokens: int = 0
     failed_loads: int = 0
     failed_saves: int = 0
-    refused_saves: int = 0
+    refused_save_tokens: int = 0
     joined_loads: int = 0
     declined_loads: int = 0
 

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def hold(cache: HiCache | TransferEngine, direction: str) -> Iterator[None]:
-    """Copies submitted in ``direction`` (``"h2d"`` or ``"d2h"``) stay in flight until the end."""
+    """Copies submitted in ``direction`` (``"h2d"`` or ``"d2h"``) stay in flight until the end.
+
+    What waits for copies (``drain``, ``reset``, ``clear``, ``invalidate``) waits for the end too:
+    don't call it from the same thread inside.
+    """
     engine = _engine(cache)
     engine.hold(direction)
     try:
@@ -29,4 +33,8 @@ def fail_next(cache: HiCache | TransferEngine, direction: str, after_pages: int 
 
 
 def _engine(cache: HiCache | TransferEngine) -> TransferEngine:
-    return cache if isinstance(cache, TransferEngine) else cache.engine
+    if isinstance(cache, TransferEngine):
+        return cache
+    if not isinstance(getattr(cache, "engine", None), TransferEngine):
+        raise TypeError(f"expected a HiCache or a TransferEngine, got {type(cache).__name__}")
+    return cache.engine

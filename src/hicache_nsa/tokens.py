@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -27,10 +27,12 @@ def token_span(tokens: Tokens) -> TokenSpan:
         TypeError: values that are no integers (floats, bools, strings).
         ValueError: not one-dimensional, or an id beyond int64.
     """
-    try:
-        return TokenSpan(cast(Any, tokens))  # takes nothing but contiguous int64
-    except TypeError:
-        return TokenSpan(int64_array(tokens, "tokens"))
+    if type(tokens) is np.ndarray:
+        try:
+            return TokenSpan(cast(PageIds, tokens))  # takes nothing but contiguous int64
+        except TypeError:
+            return TokenSpan(int64_array(tokens, "tokens"))
+    return TokenSpan(int64_array(tokens, "tokens"))
 
 
 def page_ids(pages: Any, total: int, name: str = "pages") -> PageIds:
@@ -44,9 +46,14 @@ def page_ids(pages: Any, total: int, name: str = "pages") -> PageIds:
     return array
 
 
+def concat_pages(parts: Iterable[PageIds]) -> PageIds:
+    """One fresh array of all ``parts``; empty without any."""
+    return np.concatenate([NO_PAGES, *parts])
+
+
 def int64_array(values: Any, name: str) -> npt.NDArray[np.int64]:
     """``values`` as a contiguous 1-D int64 array; no copy where it already is one."""
-    if isinstance(values, np.ndarray):
+    if isinstance(values, np.ndarray) and values.dtype != object:
         array = values
     elif isinstance(values, (str, bytes, bytearray, dict, set)):
         raise TypeError(f"{name} must be a 1-D sequence of ints, got {type(values).__name__}")
@@ -61,9 +68,9 @@ def int64_array(values: Any, name: str) -> npt.NDArray[np.int64]:
         raise ValueError(f"{name} must be 1-D, got shape {array.shape}")
     if array.dtype == np.int64 and array.flags.c_contiguous:
         return array
+    if array.size == 0 and not isinstance(values, np.ndarray):
+        return NO_PAGES  # numpy makes floats of an empty list
     if array.dtype.kind not in "iu":
-        if array.size == 0 and array.dtype.kind == "f" and not isinstance(values, np.ndarray):
-            return NO_PAGES
         raise TypeError(f"{name} must be integers, got dtype {array.dtype}")
     if array.dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:
         raise ValueError(f"{name}: {int(array.max())} does not fit in int64")
@@ -76,9 +83,15 @@ def _from_sequence(values: Any, name: str) -> npt.NDArray[Any]:
     except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"{name} must be a 1-D sequence of ints: {error}") from error
     if array.dtype == object:
-        if all(isinstance(v, (int, np.integer)) and not isinstance(v, bool) for v in array.flat):
-            raise ValueError(f"{name}: an id does not fit in int64")
-        raise TypeError(f"{name} must be integers, got mixed objects")
+        if not all(
+            isinstance(v, (int, np.integer)) and v is not True and v is not False
+            for v in array.flat
+        ):
+            raise TypeError(f"{name} must be integers, got mixed objects")
+        try:
+            array = array.astype(np.int64)
+        except OverflowError:
+            raise ValueError(f"{name}: an id does not fit in int64") from None
     if (
         array.ndim == 1
         and array.dtype.kind in "iu"
@@ -100,7 +113,7 @@ def namespace(extra_key: ExtraKey) -> bytes:
         return _tagged(b"s", extra_key.encode("utf-8", "surrogatepass"))
     if isinstance(extra_key, (bytes, bytearray)):
         return _tagged(b"b", bytes(extra_key))
-    if isinstance(extra_key, int) and not isinstance(extra_key, bool):
+    if isinstance(extra_key, (int, np.integer)) and not isinstance(extra_key, bool):
         return _tagged(b"i", str(int(extra_key)).encode())
     if isinstance(extra_key, tuple):
         parts = [namespace(part) if part is not None else _tagged(b"n", b"") for part in extra_key]

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from hicache_nsa import _core
 from hicache_nsa.cuda_streams import stream_handle
 from hicache_nsa.errors import HiCacheError, TransferError, native_check
@@ -23,6 +25,7 @@ from hicache_nsa.tokens import PageIds, page_ids
 IO_BACKENDS = ("auto", "kernel", "direct")
 H2D = "h2d"
 D2H = "d2h"
+MAX_SECONDS = 1e9
 DIRECTIONS = (H2D, D2H)
 
 
@@ -152,6 +155,7 @@ class TransferEngine:
         self.device_pool = device_pool
         self.host_pool = host_pool
         self._pid = os.getpid()
+        self._holds = dict.fromkeys(DIRECTIONS, 0)
         self._totals: dict[str, dict[str, int]] = {}
         with told_as_hicache_error():
             self._native = _core.TransferEngine(
@@ -240,18 +244,23 @@ class TransferEngine:
     def in_flight(self, direction: str) -> int:
         """Copies of that direction (``h2d`` or ``d2h``) that have not ended."""
         one_of(direction, "direction", DIRECTIONS)
-        native = self._native
-        return 0 if native is None else native.in_flight(direction)
+        return 0 if self._native is None else self._open().in_flight(direction)
 
     def hold(self, direction: str) -> None:
         """Test hook: keep copies of that direction in flight until ``release``."""
         self._open().hold(one_of(direction, "direction", DIRECTIONS))
+        self._holds[direction] += 1
+
+    def held(self, direction: str) -> bool:
+        """Whether a ``hold`` keeps copies of that direction in flight."""
+        return self._holds[one_of(direction, "direction", DIRECTIONS)] > 0
 
     def release(self, direction: str) -> None:
         """Undo one ``hold``; a no-op once the engine is closed."""
         native = self._native
         if native is not None and self._pid == os.getpid():
             native.release(one_of(direction, "direction", DIRECTIONS))
+            self._holds[direction] -= 1
 
     def fail_next(self, direction: str, after_pages: int = 0) -> None:
         """Test hook: the next copy of that direction fails after ``after_pages`` whole pages."""
@@ -259,8 +268,7 @@ class TransferEngine:
 
     def counters(self) -> dict[str, dict[str, int]]:
         """Copies, pages and bytes moved, and runs they were merged into, by direction."""
-        native = self._native
-        return dict(self._totals if native is None else native.counters())
+        return dict(self._totals if self._native is None else self._open().counters())
 
     def check(self) -> None:
         """Raise ``InvariantError`` if the engine's books don't balance."""
@@ -312,8 +320,8 @@ def seconds_of(timeout: float | None) -> float | None:
     """``timeout`` as a float, or None; ``TypeError``/``ValueError`` unless it is 0 or more."""
     if timeout is None:
         return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float, np.number)):
         raise TypeError(f"timeout must be seconds or None, got {type(timeout).__name__}")
     if not timeout >= 0:
         raise ValueError(f"timeout={timeout} must be 0 or more seconds")
-    return float(timeout)
+    return float(min(timeout, MAX_SECONDS))

@@ -24,7 +24,7 @@ def test_f40_a_host_tier_smaller_than_the_device_goes_on_saving():
         assert c.evict_device(64) == 64
         assert [c.hit(p) for p in prompts(4, 16)] == [(0, 0)] * 3 + [(0, 16)]
         stats = c.stats()
-        assert (stats.saved_tokens, stats.refused_saves) == (64, 0)
+        assert (stats.saved_tokens, stats.refused_save_tokens) == (64, 0)
         assert (stats.evicted_host_tokens, stats.dropped_tokens) == (48, 48)
 
 
@@ -32,7 +32,7 @@ def test_f40_a_prompt_longer_than_the_host_tier_saves_its_head():
     (prompt,) = prompts(1, 32)
     with CaseCache(64, 16) as c:
         c.put(prompt)
-        assert c.drain(LONG) and c.stats().refused_saves == 4
+        assert c.drain(LONG) and c.stats().refused_save_tokens == 16
         assert c.evict_device(64) == 32
         assert c.hit(prompt) == (0, 16) and c.host_is(prompt[:16])
 
@@ -69,7 +69,7 @@ def test_f41_nothing_is_evicted_while_all_is_locked():
         assert c.host == (0, 0, 16, 0)
         assert c.evict_host(1) == 0 and c.evict_host(1000) == 0
         c.put(range(1000, 1008))  # no room: refused, not forced
-        assert c.drain(LONG) and c.stats().refused_saves == 2
+        assert c.drain(LONG) and c.stats().refused_save_tokens == 8
         for lock in locks:
             c.unlock(lock)
         assert c.evict_host(1) == 4

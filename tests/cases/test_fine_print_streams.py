@@ -64,7 +64,7 @@ def waits_for_the_stream(c: CaseCache, compute: Compute, tokens=B) -> None:
     compute.gate.set()
     assert load.wait(LONG), "the load waits for later work"
     assert not compute.later.is_set()
-    assert c.poll() >= 0 and compute.right == [True] * len(compute.right) and compute.right
+    assert compute.right == [True] * len(compute.right) and compute.right
     assert c.holds(load.pages, tokens)
     c.release(load)
 
@@ -147,7 +147,7 @@ def test_insert_of_pages_that_found_no_room_on_host():
         pages = c.compute(A)
         compute.busy_writing(c, pages)
         c.insert(A, pages, stream=compute.stream)
-        assert c.stats().refused_saves == 2 and c.evict_device(8) == 8
+        assert c.stats().refused_save_tokens == 8 and c.evict_device(8) == 8
         waits_for_the_stream(c, compute)
         c.unlock(pin)
 

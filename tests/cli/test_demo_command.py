@@ -68,7 +68,9 @@ def test_json_on_stdout_is_all_of_it() -> None:
         (["--tokenizer", "no-such-file.json"], "no such file; use bytes, deepseek"),
         (["--prompts", "no-such-file.jsonl"], "no-such-file.jsonl"),
         (["--host-size", "many"], "is not a size"),
-        (["--host-size", "10"], "one page"),
+        (["--host-size", "10"], "--host-size must be at least 50432 bytes (49.25 KiB), one page"),
+        (["--host-size", "0"], "--host-size must be at least 50432 bytes (49.25 KiB), one page"),
+        (["--device-pages", "3"], "--device-pages must be at least 16, the pages of the largest"),
         (["--json", "no-such-folder/out.json"], "cannot be written"),
         (["surplus"], "surplus"),
         (["--no-such-option"], "--no-such-option"),
@@ -78,6 +80,7 @@ def test_bad_usage(arguments: list[str], message: str) -> None:
     outcome = invoke(*SMALL, *arguments)
     assert outcome.exit_code == 2
     assert message in outcome.output
+    assert "host_pages" not in outcome.output
 
 
 def test_unknown_command() -> None:
@@ -98,21 +101,39 @@ def test_cuda_is_refused_with_the_next_step() -> None:
     assert "run with --device cpu" in outcome.output
 
 
-def test_too_few_device_pages_fail_with_the_numbers() -> None:
-    outcome = invoke(*SMALL, "--device-pages", "3")
-    assert outcome.exit_code == 1
-    assert outcome.output.startswith("Error: ")
-    assert "3" in outcome.output
+def test_prompts_without_one_whole_page(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"question": "2 + 2?"}\n')
+    outcome = invoke(*SMALL, "--prompts", str(file), "--shots", "0", "--questions", "1")
+    assert outcome.exit_code == 2
+    assert "prompts too short for a page: the longest has 24 tokens" in outcome.output
 
 
-@pytest.mark.parametrize("module", ["torch", "rich", "tokenizers"])
-def test_missing_extra_names_the_pip_command(module: str) -> None:
+def test_what_is_shown_is_said_before_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def stop(total: int) -> Iterator[progress.Step]:
+        raise SystemExit(3)
+        yield
+
+    monkeypatch.setattr(progress, "progress_bar", stop)
+    outcome = invoke(*SMALL)
+    assert outcome.exit_code == 3
+    what, look_for, sizing = outcome.output.splitlines()
+    assert "model of 1 layer " in what
+    assert "2 questions behind 3 common shots" in what
+    assert "cold, on the warm device, and after a flush that keeps host memory" in what
+    assert look_for.startswith("Look for: after_flush")
+    assert sizing.startswith("Pages of 64 tokens")
+
+
+@pytest.mark.parametrize(("module", "code"), [("torch", 1), ("rich", 1), ("tokenizers", 2)])
+def test_missing_extra_names_the_pip_command(module: str, code: int) -> None:
     block = f"import sys; sys.modules[{module!r}] = None; sys.argv[0] = 'hicache'\n"
-    code = block + "from hicache_nsa.cli import main; main()"
+    script = block + "from hicache_nsa.cli import main; main()"
     options = ["demo", "--questions", "1", "--shots", "1", "--tokenizer", "deepseek"]
-    run = subprocess.run([sys.executable, "-c", code, *options], capture_output=True, text=True)
-    assert run.returncode in {1, 2}
-    assert "pip install 'hicache-nsa[demo]'" in run.stderr
+    run = subprocess.run([sys.executable, "-c", script, *options], capture_output=True, text=True)
+    assert run.returncode == code
+    assert f"needs {module}: run pip install '.[demo]'" in run.stderr
     assert "Traceback" not in run.stderr
 
 

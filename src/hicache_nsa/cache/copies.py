@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hicache_nsa.tokens import PageIds
+import numpy as np
+import numpy.typing as npt
+
+from hicache_nsa.cache.ledger import Ledger
+from hicache_nsa.plan import Prefix
+from hicache_nsa.tokens import NO_PAGES, PageIds
 from hicache_nsa.transfer import Ticket
 from hicache_nsa.tree import Node
 
@@ -115,7 +120,30 @@ class Load(Copy):
         """Device pages for positions ``start .. end - 1``."""
         return self.device_pages[self.slice(start, end)]
 
-    def page_at(self, position: int) -> int:
-        """Device page for whole page ``position`` of the prefix; -1 outside the range."""
-        index = position - self.start // self.page_size
-        return int(self.device_pages[index]) if 0 <= index < len(self.device_pages) else -1
+    def has(self, indices: npt.NDArray[np.int64], pages: PageIds, prefix: Prefix) -> bool:
+        """Whether ``pages`` are its pages for those whole pages of that prefix.
+
+        Its nodes stay in the tree as long as its pages are PENDING, so the prefix is the same
+        where the path runs through them.
+        """
+        places = indices - self.start // self.page_size
+        if places[0] < 0 or places[-1] >= len(self.device_pages):
+            return False
+        mine = set(self.nodes())
+        ends = [min(node.end, prefix.end) for node in prefix.path if node in mine]
+        reached = max(ends, default=0) // self.page_size
+        return bool(indices[-1] < reached and np.array_equal(self.device_pages[places], pages))
+
+
+def drop_user(ledger: Ledger, load: Load) -> None:
+    """A LoadBack or a handle lets go of ``load``."""
+    load.users -= 1
+    if load.users == 0 and load.acked:
+        free_surplus(ledger, load)
+
+
+def free_surplus(ledger: Ledger, load: Load) -> None:
+    """Nobody uses a finished load any more: free what the tree did not take."""
+    pages = load.surplus
+    load.surplus = NO_PAGES
+    ledger.free(pages, None)

@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
+from hicache_nsa._core import Fence
 from hicache_nsa.cache import audit, flushing
 from hicache_nsa.cache.acks import take_in
 from hicache_nsa.cache.flushing import ResetReport
 from hicache_nsa.cache.guard import Guard, atomic
 from hicache_nsa.cache.handles import Epoch, LockHandle, PrefixMatch
 from hicache_nsa.cache.inserting import InsertResult, insert_pages
+from hicache_nsa.cache.insertion import Insertion
 from hicache_nsa.cache.ledger import Ledger
 from hicache_nsa.cache.load_back import LoadBack
 from hicache_nsa.cache.loading import load_back, release_load
 from hicache_nsa.cache.locking import lock_match, require_handle, require_match, unlock_handle
 from hicache_nsa.cache.matching import match_prefix
 from hicache_nsa.cache.options import check_options, count_of, threshold_tokens
-from hicache_nsa.cache.reclaim import allocate_device_pages, evict_device_pages, evict_host_pages
+from hicache_nsa.cache.reclaim import (
+    allocate_device_pages,
+    evict_device_pages,
+    evict_host_pages,
+    saves_would_help,
+)
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.pools import DevicePool, HostPool
-from hicache_nsa.stats import CacheStats, snapshot
+from hicache_nsa.stats import CacheStats
 from hicache_nsa.streams import Stream, check_stream
 from hicache_nsa.tokens import ExtraKey, PageIds, Tokens, namespace, page_ids, token_span
-from hicache_nsa.transfer import TransferEngine, seconds_of
+from hicache_nsa.transfer import D2H, Ticket, TransferEngine, seconds_of
 from hicache_nsa.tree import RadixTree
+
+SAVE_WAIT_SECONDS = 2.0
+Result = TypeVar("Result")
 
 
 class HiCache:
@@ -94,6 +104,13 @@ class HiCache:
             epoch=Epoch(self._guard),
         )
 
+    def __repr__(self) -> str:
+        pool, host = self._state.ledger.pool, self._state.host
+        return (
+            f"HiCache({self.format.name}, {pool.device}: {pool.num_pages} pages, "
+            f"host: {host.num_pages} pages of {self.format.page_bytes} B, {host.layout})"
+        )
+
     # -- what it is made of ---------------------------------------------------------------------
 
     @property
@@ -153,18 +170,21 @@ class HiCache:
         self._state.counters.declined_loads += load is None and match.host_tokens > 0
         return load
 
-    @atomic
     def allocate(self, num_pages: int) -> PageIds:
         """``num_pages`` device pages for the caller, int64, neighbours where possible.
 
-        Evicts what is missing and no more.
+        Evicts what is missing and no more. Where that is not enough because pages are still being
+        saved, waits for those saves (not with ``acks="poll"``), with the lock and the GIL
+        released, as long as one ends every SAVE_WAIT_SECONDS.
 
         Raises:
             OutOfPages: not enough even so, with the numbers; nothing changed.
         """
         count = count_of(num_pages, "num_pages")
-        self._take_in()
-        return allocate_device_pages(self._state, count)
+        result = self._allocate(count, may_wait=True)
+        while isinstance(result, Ticket):
+            result = self._allocate(count, may_wait=result.wait_end(SAVE_WAIT_SECONDS))
+        return result
 
     @atomic
     def free(self, pages: Any, *, stream: Stream = None) -> None:
@@ -212,22 +232,21 @@ class HiCache:
             raise ValueError(f"{count} whole pages of tokens, but only {len(given)} pages")
         given = given[:count]
         state.ledger.refuse_duplicates(given)
-        held = lock if isinstance(lock, LockHandle) else None
-        if held is not None:
-            require_handle(state, held)
+        old = lock if isinstance(lock, LockHandle) else None
+        if old is not None:
+            require_handle(state, old)
         elif lock is not None and not isinstance(lock, bool):
             raise TypeError(f"lock must be True or a handle, got {type(lock).__name__}")
-        result = insert_pages(
-            state,
-            span.slice(0, count * state.page_size),
-            namespace(extra_key),
-            given,
-            state.fence(stream),
-            count_of(priority, "priority", least=None),
-            held is not None or lock is True,
+        insertion = Insertion(
+            tokens=span.slice(0, count * state.page_size),
+            namespace=namespace(extra_key),
+            pages=given,
+            fence=state.fence(stream),
+            priority=count_of(priority, "priority", least=None),
         )
-        if held is not None:
-            unlock_handle(state, held, stream)
+        result = insert_pages(state, insertion, old is not None or lock is True)
+        if old is not None:
+            unlock_handle(state, old, stream)
         return result
 
     @atomic
@@ -290,7 +309,6 @@ class HiCache:
 
     # -- flush ----------------------------------------------------------------------------------
 
-    @atomic
     def reset(self) -> ResetReport:
         """Flush: the device forgets everything, the host keeps its copies, which go on matching.
 
@@ -298,21 +316,18 @@ class HiCache:
         callers own stay theirs until ``free``. Not enough after a change of weights: the host
         copies belong to the old ones; call ``invalidate()``.
         """
-        return flushing.reset(self._state, self._state.fence(None))
+        return self._when_idle(flushing.reset)
 
-    @atomic
     def clear(self) -> None:
         """Empty both tiers. Pages that callers own stay theirs."""
-        flushing.clear(self._state, self._state.fence(None))
+        self._when_idle(flushing.clear)
 
-    @atomic
     def invalidate(self) -> None:
         """The weights changed: ``clear()``, and no page computed before can come back.
 
         Pages allocated before can only be freed; ``insert`` of one raises ``StaleHandleError``.
         """
-        flushing.clear(self._state, self._state.fence(None))
-        self._state.version += 1
+        self._when_idle(flushing.invalidate)
 
     # -- looking at it --------------------------------------------------------------------------
 
@@ -320,14 +335,7 @@ class HiCache:
     def stats(self) -> CacheStats:
         """Pages by state in both tiers, copies in flight, and the counters."""
         self._take_in()
-        state = self._state
-        return snapshot(
-            state.counters,
-            audit.device_stats(state),
-            audit.host_stats(state),
-            len(state.loads),
-            len(state.saves),
-        )
+        return audit.stats(self._state)
 
     @atomic
     def check(self) -> None:
@@ -337,7 +345,10 @@ class HiCache:
     # -- the end --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Finish copies and release the memory. Idempotent; later calls raise ``HiCacheError``."""
+        """Finish copies and release the memory. Idempotent; later calls raise ``HiCacheError``.
+
+        A copy behind a stream that does not get there within 5 seconds fails instead.
+        """
         with self._guard.lock:
             if self._guard.unusable is None:
                 self._guard.unusable = "the cache is closed"
@@ -353,12 +364,30 @@ class HiCache:
 
     # -- inside ---------------------------------------------------------------------------------
 
+    @atomic
+    def _allocate(self, num_pages: int, may_wait: bool) -> PageIds | Ticket:
+        """The pages, or the oldest of the saves that stand in their way."""
+        self._take_in()
+        waits = may_wait and not self._polled and not self.engine.held(D2H)
+        if waits and saves_would_help(self._state, num_pages):
+            return self._state.saves[0].ticket
+        return allocate_device_pages(self._state, num_pages)
+
+    def _when_idle(self, action: Callable[[CacheState, Fence | None], Result]) -> Result:
+        """Wait, with the lock released, until no copy is in flight; act before one can start."""
+        while True:
+            with self._guard.lock:
+                ticket = self._oldest_ticket()
+                if ticket is None:
+                    return action(self._state, self._state.fence(None))
+            ticket.wait_end()
+
     def _take_in(self) -> None:
         if not self._polled and (self._state.loads or self._state.saves):
             take_in(self._state)
 
     @atomic
-    def _oldest_ticket(self) -> Any:
+    def _oldest_ticket(self) -> Ticket | None:
         """Take in what has ended; the ticket of the copy to be taken in next, or None."""
         take_in(self._state, in_order=self._polled)
         first = [copies[0] for copies in (self._state.loads, self._state.saves) if copies]

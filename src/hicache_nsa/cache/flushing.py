@@ -1,4 +1,4 @@
-"""reset, clear, invalidate: what stays and what goes. Copies in flight are finished first."""
+"""reset, clear, invalidate: what stays and what goes. No copy is in flight when they run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hicache_nsa._core import Fence
-from hicache_nsa.cache.acks import wait_for_all
 from hicache_nsa.cache.state import CacheState
-from hicache_nsa.tokens import NO_PAGES, PageIds
+from hicache_nsa.tokens import PageIds, concat_pages
 from hicache_nsa.tree.flush import flush_device
 
 
@@ -26,22 +25,20 @@ class ResetReport:
 
 def reset(state: CacheState, fence: Fence | None) -> ResetReport:
     """Device values and locks cleared, host values kept."""
-    wait_for_all(state)
     flushed = flush_device(state.tree)
     _free_device(state, flushed.device_pages, fence)
     state.host.free(flushed.host_pages)
     state.counters.dropped_tokens += flushed.dropped_tokens
     state.epoch = state.epoch.next()
-    return ResetReport(flushed.kept_host_tokens, flushed.dropped_tokens, state.ledger.owned)
+    return ResetReport(flushed.kept_host_tokens, flushed.dropped_tokens, state.ledger.callers)
 
 
 def clear(state: CacheState, fence: Fence | None) -> None:
     """Both tiers empty. Pages that callers own stay theirs."""
-    wait_for_all(state)
     tree = state.tree
     nodes = list(tree.nodes())
-    device = np.concatenate([NO_PAGES, *(node.device_pages for node in nodes)])
-    host = np.concatenate([NO_PAGES, *(node.host_pages for node in nodes)])
+    device = concat_pages(node.device_pages for node in nodes)
+    host = concat_pages(node.host_pages for node in nodes)
     state.counters.dropped_tokens += sum(len(node.key) for node in nodes)
     tree.device.clear()
     tree.host.clear()
@@ -53,7 +50,13 @@ def clear(state: CacheState, fence: Fence | None) -> None:
     state.epoch = state.epoch.next()
 
 
+def invalidate(state: CacheState, fence: Fence | None) -> None:
+    """``clear``, and pages allocated before can't be inserted any more."""
+    clear(state, fence)
+    state.version += 1
+
+
 def _free_device(state: CacheState, pages: PageIds, fence: Fence | None) -> None:
     """Free the tree's pages and those kept for loads and handles, which are void now."""
-    held = np.fromiter(state.ledger.holder, dtype=np.int64, count=len(state.ledger.holder))
-    state.ledger.free(np.concatenate([pages, held]), fence)
+    pending = np.fromiter(state.ledger.holder, dtype=np.int64, count=len(state.ledger.holder))
+    state.ledger.free(np.concatenate([pages, pending]), fence)

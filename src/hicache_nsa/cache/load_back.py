@@ -60,6 +60,10 @@ class LoadBack:
         self._released = False
         self._stream = stream
 
+    def __repr__(self) -> str:
+        state = "failed" if self.error else "landed" if self.done() else "in flight"
+        return f"LoadBack({self.tokens} tokens, {state}{', released' if self._released else ''})"
+
     def wait_layer(self, layer: int, stream: Stream = None) -> None:
         """Make ``stream`` wait until ``layer`` is on the device, every buffer of it.
 
@@ -67,8 +71,10 @@ class LoadBack:
         the CPU ``stream=None`` means the caller's own thread.
 
         Raises:
-            ValueError: the format has no such layer.
+            ValueError, TypeError: the format has no such layer.
         """
+        if isinstance(layer, bool) or not hasattr(layer, "__index__"):
+            raise TypeError(f"layer must be an int, got {layer!r}")
         if not 0 <= layer < self._layers:
             raise ValueError(f"layer {layer} is outside 0..{self._layers - 1}")
         waiting = self._stream if stream is None else stream

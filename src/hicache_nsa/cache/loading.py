@@ -7,8 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from hicache_nsa.cache.acks import drop_user
-from hicache_nsa.cache.copies import Load
+from hicache_nsa.cache.copies import Load, drop_user
 from hicache_nsa.cache.handles import PrefixMatch
 from hicache_nsa.cache.load_back import LoadBack
 from hicache_nsa.cache.reclaim import allocate_device_pages
@@ -34,7 +33,7 @@ def load_back(
         return None
     path = node.path()
     plan = plan_load(path, match.device_pages, min(node.end, match.tokens), size)
-    if plan is None or plan.pages == 0 or plan.pages * size < state.load_back_threshold:
+    if plan is None or plan.num_pages == 0 or plan.num_pages * size < state.load_back_threshold:
         return None
     if len(plan.host_pages) > _room(state, path):
         return None
@@ -53,22 +52,22 @@ def load_back(
     for used in loads:
         used.users += 1
     state.counters.joined_loads += bool(plan.joined)
-    state.counters.matched_host_tokens += plan.pages * size
+    state.counters.matched_host_tokens += plan.num_pages * size
     pages = np.concatenate(parts)
     layers = state.format.num_layers
     stream = None if state.ledger.pool.device == "cpu" else state.stream
     return LoadBack(pages, len(pages) * size, layers, node, loads, state.epoch, release, stream)
 
 
-def release_load(state: CacheState, handle: LoadBack, stream: Stream) -> None:
-    """The request behind ``handle`` is over: unlock its path, give up pages nobody needs."""
+def release_load(state: CacheState, load_back: LoadBack, stream: Stream) -> None:
+    """The request behind ``load_back`` is over: unlock its path, give up pages nobody needs."""
     fence = state.fence(stream)
-    state.ledger.busy(handle.pages, fence)
-    for node in handle._node.path():
+    state.ledger.busy(load_back.pages, fence)
+    for node in load_back._node.path():
         state.ledger.busy(node.device_pages, fence)
-    for load in handle._loads:
-        drop_user(state, load)
-    state.tree.unlock(handle._node)
+    for load in load_back._loads:
+        drop_user(state.ledger, load)
+    state.tree.unlock(load_back._node)
 
 
 def _room(state: CacheState, path: list[Node]) -> int:
@@ -91,7 +90,7 @@ def _submit(state: CacheState, node: Node, plan: LoadPlan, above: tuple[Load, ..
         state.next_copy(), ticket, node, plan.start, device_pages, plan.host_pages,
         state.page_size, above,
     )  # fmt: skip
-    state.ledger.hold(device_pages, load)
+    state.ledger.set_pending(device_pages, load)
     for covered in load.nodes():
         if covered.load is None:
             covered.load = load

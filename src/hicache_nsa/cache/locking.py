@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hicache_nsa.cache.acks import drop_user
+from hicache_nsa.cache.copies import drop_user
+from hicache_nsa.cache.deferred import free_kept
 from hicache_nsa.cache.handles import LockHandle, PrefixMatch
-from hicache_nsa.cache.inserting import release_kept
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.plan import cached_prefix, common_pages
 from hicache_nsa.streams import Stream
@@ -56,12 +56,12 @@ def unlock_handle(state: CacheState, handle: LockHandle, stream: Stream) -> None
         state.tree.unlock(handle._node)
     for load in handle._loads:
         state.ledger.busy(load.device_pages, fence)
-        drop_user(state, load)
-    for record in handle._deferred:
-        state.ledger.busy(record.own_pages, fence)
-        record.handles.discard(handle)
-        if record.settled and not record.handles:
-            release_kept(state, record, fence)
+        drop_user(state.ledger, load)
+    for deferred in handle._deferred:
+        state.ledger.busy(deferred.own_pages, fence)
+        deferred.handles.discard(handle)
+        if deferred.settled and not deferred.handles:
+            free_kept(state, deferred, fence)
 
 
 def _saved_pages(path: list[Node], end: int, page_size: int) -> int:

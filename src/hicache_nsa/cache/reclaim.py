@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.errors import OutOfPages
 from hicache_nsa.tokens import PageIds
@@ -25,6 +27,16 @@ def evict_host_pages(state: CacheState, num_pages: int) -> int:
     return len(evicted.pages)
 
 
+def saves_would_help(state: CacheState, num_pages: int) -> bool:
+    """Whether ``num_pages`` can be had once the saves in flight are in, and not before."""
+    tier = state.tree.device
+    missing = num_pages - state.ledger.pool.free_pages - tier.evictable
+    if missing <= 0:
+        return False
+    saves = Counter(node for save in state.saves for node in save.node.path())
+    return missing <= sum(tier.count(n) for n, locks in saves.items() if n.lock_ref == locks)
+
+
 def allocate_device_pages(state: CacheState, num_pages: int) -> PageIds:
     """``num_pages`` device pages for a caller, evicting no more than is missing.
 
@@ -37,7 +49,7 @@ def allocate_device_pages(state: CacheState, num_pages: int) -> PageIds:
         raise OutOfPages(
             f"{num_pages} device pages wanted: {pool.free_pages} of {pool.total_pages} are free, "
             f"{tier.evictable} evictable, {tier.locked} locked ({len(state.saves)} saves in "
-            f"flight), {state.ledger.owned} with callers, {state.ledger.held} in loads; "
+            f"flight), {state.ledger.callers} with callers, {state.ledger.pending} in loads; "
             f"unlock or free some, or drain() and try again"
         )
     if missing > 0:

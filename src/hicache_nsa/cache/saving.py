@@ -27,7 +27,7 @@ def start_save(state: CacheState, node: Node) -> Save | None:
     count = min(wanted, state.host.free_pages + tree.host.evictable)
     if count > state.host.free_pages:
         evict_host_pages(state, count - state.host.free_pages)
-    state.counters.refused_saves += wanted - count
+    state.counters.refused_save_tokens += (wanted - count) * size
     if count == 0:
         tree.unlock(node)
         return None

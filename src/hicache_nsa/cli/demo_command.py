@@ -9,12 +9,17 @@ from pathlib import Path
 import click
 
 from hicache_nsa.cli.json_output import check_target, write_json
+from hicache_nsa.demo.extra import INSTALL_EXTRA
 from hicache_nsa.demo.prompts import DEFAULT_QUESTIONS, DEFAULT_SHOTS, PromptPlan
 from hicache_nsa.demo.settings import DemoSettings
 from hicache_nsa.errors import HiCacheError
 
 DEFAULTS = DemoSettings()
 EXTRA_MODULES = {"torch", "rich", "tokenizers"}
+MAX_THREADS = 1024
+MAX_LAYERS = 256
+MAX_NEW_TOKENS = 65_536
+MAX_SEED = 2**63 - 1
 
 
 @click.command()
@@ -43,14 +48,14 @@ EXTRA_MODULES = {"torch", "rich", "tokenizers"}
 )
 @click.option(
     "--max-new-tokens",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=MAX_NEW_TOKENS),
     default=DEFAULTS.max_new_tokens,
     show_default=True,
     help="Tokens generated for each question.",
 )
 @click.option(
     "--layers",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=MAX_LAYERS),
     default=DEFAULTS.layers,
     show_default=True,
     help="Layers of the model.",
@@ -85,9 +90,17 @@ EXTRA_MODULES = {"torch", "rich", "tokenizers"}
     default=DEFAULTS.device,
     show_default=True,
 )
-@click.option("--seed", type=int, default=DEFAULTS.seed, show_default=True, help="Of the weights.")
 @click.option(
-    "--threads", type=click.IntRange(min=1), help="Compute threads.  [default: torch's choice]"
+    "--seed",
+    type=click.IntRange(min=0, max=MAX_SEED),
+    default=DEFAULTS.seed,
+    show_default=True,
+    help="Of the weights.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1, max=MAX_THREADS),
+    help="Compute threads.  [default: torch's choice]",
 )
 @click.option(
     "--json", "json_target", callback=check_target, metavar="OUT", help="Write JSON; - is stdout."
@@ -105,7 +118,8 @@ def demo(
 
     A small sparse-attention model (random weights, real arithmetic, paged latent and indexer pools)
     answers every question cold, again on the warm device cache, and again after reset(): the device
-    cache is flushed, the host copies stay. Exit code 1 if an output or a byte differs.
+    cache is flushed, the host copies stay. Exit code 1 if an output or a byte differs, or if pages
+    that were saved do not come back.
     """
     plan = PromptPlan(shots, questions, own_shots, prompts)
     settings = DemoSettings(plan=plan, threads=threads or 0, **options)  # type: ignore[arg-type]
@@ -117,13 +131,13 @@ def demo(
         passed = _run(settings, json_target)
     except HiCacheError as error:
         raise click.ClickException(str(error)) from error
+    except OSError as error:  # standard output or the JSON file can't be written
+        raise click.ClickException(str(error)) from error
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRA_MODULES:
             raise
-        raise click.ClickException(
-            f"the demo needs {missing}: pip install 'hicache-nsa[demo]'"
-        ) from error
+        raise click.ClickException(f"the demo needs {missing}: {INSTALL_EXTRA}") from error
     sys.exit(0 if passed else 1)
 
 
@@ -133,12 +147,14 @@ def _run(settings: DemoSettings, json_target: str | None) -> bool:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from hicache_nsa.cli.progress import progress_bar
     from hicache_nsa.demo.runner import Demo
-    from hicache_nsa.demo.table import print_result
+    from hicache_nsa.demo.table import print_lines, print_result
 
     try:
         prepared = Demo(settings)
     except ValueError as error:  # a prompts file, a tokenizer or a size that cannot be used
         raise click.UsageError(str(error)) from error
+    if json_target != "-":
+        print_lines(prepared.introduction)
     with prepared, progress_bar(prepared.steps) as step:
         result = prepared.run(step)
     if json_target != "-":

@@ -11,6 +11,7 @@ import numpy as np
 
 from hicache_nsa.demo.digests import Mismatch
 from hicache_nsa.demo.engine import Answer
+from hicache_nsa.demo.verdict import failures, nothing_came_back
 
 MISMATCHES_SHOWN = 20
 
@@ -94,11 +95,19 @@ class Run:
 
 @dataclass(slots=True)
 class DemoResult:
-    """Everything the demo found out. ``sizing`` is one sentence on the pools."""
+    """Everything the demo found out.
+
+    ``sizing``: one sentence on the pools. ``reusable_pages``: distinct whole pages of the prompts
+    that can come back. ``pools_hold_all``: both pools have room for all that the prompts need.
+    ``kept_host_tokens``: host copies that were there after the flush.
+    """
 
     settings: dict[str, object]
     sizing: str
+    reusable_pages: int
+    pools_hold_all: bool
     runs: list[Run] = field(default_factory=list)
+    kept_host_tokens: int = 0
     pages_compared: int = 0
     digests_compared: int = 0
     mismatches: Sequence[Mismatch] = ()
@@ -111,13 +120,20 @@ class DemoResult:
 
     @property
     def bytes_identical(self) -> bool:
-        """Every page that came back held the bytes that were computed."""
-        return not self.mismatches
+        """Every page that came back held the bytes that were computed, and pages came back if they
+        had to: nothing compared proves nothing.
+        """
+        return not self.mismatches and not nothing_came_back(self)
 
     @property
     def passed(self) -> bool:
         """The demo showed what it is there to show."""
-        return self.outputs_identical and self.bytes_identical and not self.interrupted
+        return self.bytes_identical and not self.failures and not self.interrupted
+
+    @property
+    def failures(self) -> list[str]:
+        """What did not hold, in sentences."""
+        return failures(self)
 
     def to_json(self) -> dict[str, object]:
         """The outcome as the command's JSON shows it."""
@@ -127,9 +143,11 @@ class DemoResult:
             "runs": [run.to_json() for run in self.runs],
             "outputs_identical": self.outputs_identical,
             "bytes_identical": self.bytes_identical,
+            "kept_host_tokens": self.kept_host_tokens,
             "pages_compared": self.pages_compared,
             "digests_compared": self.digests_compared,
             "mismatched_digests": len(self.mismatches),
             "first_mismatches": [asdict(found) for found in self.mismatches[:MISMATCHES_SHOWN]],
+            "failures": self.failures,
             "interrupted": self.interrupted,
         }

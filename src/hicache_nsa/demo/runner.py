@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from types import TracebackType
 
@@ -11,13 +11,14 @@ import torch
 from hicache_nsa import HiCache, formats
 from hicache_nsa.demo.digests import PageDigests
 from hicache_nsa.demo.engine import Engine
-from hicache_nsa.demo.prompts import build_prompts
+from hicache_nsa.demo.introduction import introduction
+from hicache_nsa.demo.prompts import PromptsError, build_prompts
 from hicache_nsa.demo.results import DemoResult, Run
 from hicache_nsa.demo.settings import DemoSettings
 from hicache_nsa.demo.sizing import PageDemand, page_demand
 from hicache_nsa.demo.tokenizers import open_tokenizer
 from hicache_nsa.reference import DsaConfig, ReferenceModel, allocate_pools, random_weights
-from hicache_nsa.sizes import format_size
+from hicache_nsa.sizes import format_size, parse_size
 
 GARBAGE = 0xEE
 WARM_UP_TOKENS = 100  # torch's own start-up is no part of the first question's time
@@ -27,8 +28,8 @@ RUNS = ("cold", "device", "after_flush")
 class Demo:
     """Prompts, model, pools and cache of one demo. Use as a context manager, run once.
 
-    Raises PromptsError or TokenizerError for input that cannot be used and ValueError for a size
-    that does not parse.
+    Raises PromptsError or TokenizerError for input that cannot be used and ValueError for a pool
+    size that does not parse or is too small for one request or one page.
     """
 
     def __init__(self, settings: DemoSettings) -> None:
@@ -44,12 +45,15 @@ class Demo:
             page_size=settings.page_size,
         )
         demand = page_demand(self._prompts, settings.page_size, settings.max_new_tokens)
+        fmt = formats.dsa(settings.layers, kv_dtype=settings.kv_dtype, page_size=settings.page_size)
+        _check_prompts(self._prompts, demand, settings.page_size)
+        host_size = _check_pools(settings, demand, fmt.page_bytes)
         self._pools = allocate_pools(config, settings.device_pages or demand.device)
         self._cache = HiCache(
-            formats.dsa(settings.layers, kv_dtype=settings.kv_dtype, page_size=settings.page_size),
+            fmt,
             device_buffers=self._pools,
-            host_pages=demand.cached if settings.host_size is None else None,
-            host_size=settings.host_size,
+            host_pages=demand.cached if host_size is None else None,
+            host_size=host_size,
             layout=settings.layout,
         )
         self._digests = PageDigests(self._pools, settings.page_size)
@@ -62,6 +66,7 @@ class Demo:
             self._digests,
             settings.max_new_tokens,
         )
+        self._demand = demand
         self._sizing = _explain_pools(self._cache, demand)
 
     @property
@@ -73,6 +78,11 @@ class Demo:
     def prompts(self) -> list[list[int]]:
         """Token ids of every prompt, in the order in which they are asked."""
         return self._prompts
+
+    @property
+    def introduction(self) -> list[str]:
+        """Lines to show before the runs: what they are, and the sizes of the pools."""
+        return [*introduction(self._settings, self._prompts), self._sizing]
 
     @property
     def steps(self) -> int:
@@ -97,11 +107,13 @@ class Demo:
             "host_pages": stats.host.total_pages,
             "page_bytes": self._cache.format.page_bytes,
         }
-        result = DemoResult(settings, self._sizing)
+        device, host = stats.device.total_pages, stats.host.total_pages
+        hold_all = device >= self._demand.device and host >= self._demand.cached
+        result = DemoResult(settings, self._sizing, self._demand.reusable, hold_all)
         try:
             for name in RUNS:
                 if name == "after_flush":
-                    self._flush()
+                    result.kept_host_tokens = self._flush()
                     if corrupt is not None:
                         corrupt(self._cache)
                 self._answer_all(result, name, step)
@@ -121,12 +133,16 @@ class Demo:
         self._cache.drain()
         self._cache.check()
 
-    def _flush(self) -> None:
-        """Flush, then fill the device memory with garbage: what is right afterwards came back."""
-        self._cache.reset()
+    def _flush(self) -> int:
+        """Flush, then fill the device memory with garbage: what is right afterwards came back.
+
+        Returns the tokens of the host copies that stay.
+        """
+        kept = self._cache.reset().kept_host_tokens
         for tensors in self._pools.values():
             for tensor in tensors:
                 tensor.fill_(GARBAGE)
+        return kept
 
     def __enter__(self) -> Demo:
         return self
@@ -138,6 +154,33 @@ class Demo:
         traceback: TracebackType | None,
     ) -> None:
         self._cache.close()
+
+
+def _check_prompts(prompts: Sequence[Sequence[int]], demand: PageDemand, page_size: int) -> None:
+    if demand.reusable == 0:
+        raise PromptsError(
+            f"prompts too short for a page: the longest has {max(map(len, prompts)):,} tokens, and "
+            f"a page of {page_size} can come back for {page_size + 1} or more (a prompt's last "
+            f"token is always computed): use more --shots or longer questions"
+        )
+
+
+def _check_pools(settings: DemoSettings, demand: PageDemand, page_bytes: int) -> int | None:
+    """The host pool's size in bytes; None: as large as the prompts need."""
+    if settings.device_pages is not None and settings.device_pages < demand.largest:
+        raise ValueError(
+            f"--device-pages must be at least {demand.largest}, the pages of the largest request; "
+            f"got {settings.device_pages}"
+        )
+    if settings.host_size is None:
+        return None
+    host_size = parse_size(settings.host_size, "--host-size")
+    if host_size < page_bytes:
+        raise ValueError(
+            f"--host-size must be at least {page_bytes} bytes ({format_size(page_bytes)}), "
+            f"one page; got {settings.host_size}"
+        )
+    return host_size
 
 
 def _explain_pools(cache: HiCache, demand: PageDemand) -> str:

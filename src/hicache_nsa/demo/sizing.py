@@ -15,10 +15,14 @@ class PageDemand:
 
     ``cached``: distinct whole pages that end up in the tree, prompts and answers; what the host
     pool has to hold. ``private``: pages that one request in flight has beside them, at most.
+    ``reusable``: distinct whole pages that a later run can take from the cache (a prompt's last
+    token is always computed). ``largest``: all pages of the largest single request.
     """
 
     cached: int
     private: int
+    reusable: int
+    largest: int
 
     @property
     def device(self) -> int:
@@ -32,13 +36,18 @@ def page_demand(prompts: Sequence[Sequence[int]], page_size: int, new_tokens: in
     The last generated token is never fed to the model, so it has no slot.
     """
     distinct: set[bytes] = set()
-    answers = private = 0
+    reusable: set[bytes] = set()
+    answers = private = largest = 0
     for prompt in prompts:
-        distinct.update(page_identities(prompt, page_size))
+        identities = page_identities(prompt, page_size)
+        distinct.update(identities)
+        reusable.update(identities[: (len(prompt) - 1) // page_size])
         slots = len(prompt) + new_tokens - 1
         answers += slots // page_size - len(prompt) // page_size
-        private = max(private, -(-slots // page_size) - (len(prompt) - 1) // page_size)
-    return PageDemand(len(distinct) + answers, private)
+        pages = -(-slots // page_size)
+        private = max(private, pages - (len(prompt) - 1) // page_size)
+        largest = max(largest, pages)
+    return PageDemand(len(distinct) + answers, private, len(reusable), largest)
 
 
 def page_identities(tokens: Sequence[int], page_size: int) -> list[bytes]:

@@ -17,19 +17,30 @@ COLUMNS = (
 PLAIN_WIDTH = 120  # where stdout is not a terminal
 
 
+def print_lines(lines: Sequence[str]) -> None:
+    """Print to stdout, unwrapped."""
+    console = _console()
+    for line in lines:
+        console.print(line)
+
+
 def print_result(result: DemoResult) -> None:
-    """Print to stdout; lines that are not part of the table are left unwrapped."""
-    console = Console(highlight=False, soft_wrap=True)
-    if not console.is_terminal:
-        console = Console(highlight=False, soft_wrap=True, width=PLAIN_WIDTH)
-    console.print(result.sizing)
+    """Print the table and what follows from it to stdout."""
+    console = _console()
     if result.runs:
         table = _row_a_run(result.runs)
         unbounded = console.options.update(width=10 * PLAIN_WIDTH)
         fits = console.measure(table, options=unbounded).maximum <= console.width
         console.print(table if fits else _column_a_run(result.runs), soft_wrap=False)
-    for line in _conclusions(result):
-        console.print(line)
+    print_lines(_conclusions(result))
+
+
+def _console() -> Console:
+    """Stdout, with lines that are not part of a table left unwrapped."""
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, soft_wrap=True, markup=False, width=PLAIN_WIDTH)
+    return console
 
 
 def _row_a_run(runs: Sequence[Run]) -> Table:
@@ -76,22 +87,17 @@ def _conclusions(result: DemoResult) -> list[str]:
     if result.runs and result.runs[-1].answers:
         firsts = [f"{run.name} {_milliseconds(run.ttft_ms_first)}" for run in result.runs]
         lines.append(f"First question's time to first token: {', '.join(firsts)}.")
-    if result.mismatches:
-        found = result.mismatches[0]
-        lines.append(
-            f"BYTES DIFFER: {len(result.mismatches):,} of {result.digests_compared:,} digests of "
-            f"pages that came back; first: buffer {found.buffer}, layer {found.layer}, "
-            f"page at token {found.first_token}."
-        )
-    elif result.pages_compared:
+    if result.pages_compared and not result.mismatches:
         lines.append(
             f"{result.pages_compared:,} pages came back from host memory; all "
             f"{result.digests_compared:,} digests, one a page, layer and buffer, are as computed."
         )
-    elif not result.interrupted:
-        lines.append("No page came back from host memory.")
-    if not result.outputs_identical:
-        lines.append("OUTPUTS DIFFER from the cold run's.")
+    if not result.pools_hold_all and not result.interrupted and not result.pages_compared:
+        lines.append(
+            "No page came back from host memory: the pools are smaller than the prompts need, and "
+            "each host copy gave way to a newer one before its prompt came again."
+        )
+    lines += result.failures
     if result.interrupted:
         lines.append("Interrupted: the figures cover what was done until then.")
     return lines

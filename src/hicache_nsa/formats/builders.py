@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hicache_nsa.formats.checks import one_of, positive_int
+from hicache_nsa.formats.checks import layer_ids, one_of, positive_int
 from hicache_nsa.formats.pool_format import BufferFormat, PoolFormat
 
 LATENT_DTYPES = ("bf16", "fp8_ds_mla", "fp8", "fp32")
@@ -56,7 +56,7 @@ def dsa(
     kv_dtype: ``bf16``, ``fp8_ds_mla``, ``fp8`` or ``fp32`` (the last for comparisons).
     index_layers: the layers that own an indexer; None means all. Others hold no bytes for it.
     """
-    layers = tuple(range(positive_int(num_layers, "num_layers")))
+    layers = layer_ids(num_layers)
     page_size = positive_int(page_size, "page_size")
     head = positive_int(index_head_dim, "index_head_dim")
     block = positive_int(index_block_size, "index_block_size")
@@ -79,7 +79,7 @@ def mla(
     rope_head_dim: int = 64,
 ) -> PoolFormat:
     """Multi-head latent attention without an indexer (DeepSeek-V2, V3, R1)."""
-    layers = tuple(range(positive_int(num_layers, "num_layers")))
+    layers = layer_ids(num_layers)
     page_size = positive_int(page_size, "page_size")
     latent = _latent(layers, kv_dtype, page_size, kv_lora_rank, rope_head_dim)
     return PoolFormat(f"mla/{kv_dtype}", page_size, len(layers), (latent,))
@@ -89,7 +89,7 @@ def mha(
     num_layers: int, num_kv_heads: int, head_dim: int, *, dtype: str, page_size: int = 64
 ) -> PoolFormat:
     """Plain or grouped-query attention: buffers ``k``, ``v``; dtype fp8, bf16, fp16 or fp32."""
-    layers = tuple(range(positive_int(num_layers, "num_layers")))
+    layers = layer_ids(num_layers)
     page_size = positive_int(page_size, "page_size")
     one_of(dtype, "dtype", tuple(MHA_DTYPES))
     row = positive_int(num_kv_heads, "num_kv_heads") * positive_int(head_dim, "head_dim")

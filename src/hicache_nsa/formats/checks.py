@@ -1,4 +1,4 @@
-"""Argument checks that the format builders share."""
+"""Checks of arguments, shared by everything above."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ import operator
 from typing import Any
 
 MAX_DIM = 1 << 40
+MAX_LAYERS = 100_000
 
 
-def positive_int(value: Any, name: str) -> int:
-    """``value`` as an int in 1..2**40; ``TypeError`` or ``ValueError`` name the argument."""
+def layer_ids(num_layers: Any) -> tuple[int, ...]:
+    """``0 .. num_layers - 1``; at most MAX_LAYERS of them."""
+    return tuple(range(positive_int(num_layers, "num_layers", MAX_LAYERS)))
+
+
+def positive_int(value: Any, name: str, most: int = MAX_DIM) -> int:
+    """``value`` as an int in 1..``most``; ``TypeError`` or ``ValueError`` name the argument."""
     if isinstance(value, bool):
         raise TypeError(f"{name} must be an int, got {value!r}")
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be an int, got {type(value).__name__}") from None
-    if not 1 <= number <= MAX_DIM:
-        raise ValueError(f"{name}={number} is outside 1..{MAX_DIM}")
+    if not 1 <= number <= most:
+        raise ValueError(f"{name}={number} is outside 1..{most}")
     return number
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hicache_nsa.formats.builders import dsa, mha, mla
+from hicache_nsa.formats.checks import positive_int
 from hicache_nsa.formats.pool_format import PoolFormat
 
 
@@ -54,8 +55,9 @@ def from_hf_config(
             kv_lora_rank=_get(fields, "kv_lora_rank"),
             rope_head_dim=_get(fields, "qk_rope_head_dim"),
         )
-    heads = _get(fields, "num_attention_heads")
-    head_dim = fields.get("head_dim") or _get(fields, "hidden_size") // heads
+    heads = positive_int(_get(fields, "num_attention_heads"), "num_attention_heads")
+    hidden = fields.get("hidden_size")
+    head_dim = fields.get("head_dim") or positive_int(hidden, "hidden_size") // heads
     kv_heads = fields.get("num_key_value_heads") or heads
     return mha(layers, kv_heads, head_dim, dtype=kv_dtype or "bf16", page_size=page_size)
 
@@ -70,6 +72,8 @@ def _index_layers(fields: Mapping[str, Any], layers: int) -> tuple[int, ...] | N
         kinds = ["full" if max(i - offset + 1, 0) % freq == 0 else "shared" for i in range(layers)]
     if kinds is None:
         return None
+    if not isinstance(kinds, (list, tuple)):
+        raise TypeError(f"indexer_types must be a list, got {type(kinds).__name__}")
     if len(kinds) != layers:
         raise ValueError(f"indexer_types names {len(kinds)} layers, the model has {layers}")
     return tuple(i for i, kind in enumerate(kinds) if kind == "full")

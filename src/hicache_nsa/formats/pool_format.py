@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
-from hicache_nsa.formats.checks import positive_int
-
-MAX_LAYERS = 100_000
+from hicache_nsa.formats.checks import MAX_LAYERS, positive_int
 
 
 @dataclass(frozen=True)
@@ -117,10 +116,11 @@ class PoolFormat:
 
 
 def _layer_ids(layers: Iterable[int], name: str) -> tuple[int, ...]:
-    ids = tuple(layers)
+    given = tuple(layers)
+    if any(isinstance(layer, bool) or not hasattr(layer, "__index__") for layer in given):
+        raise TypeError(f"layers of {name!r} must be ints, got {given!r}")
+    ids = tuple(operator.index(layer) for layer in given)
     for layer in ids:
-        if isinstance(layer, bool) or not isinstance(layer, int):
-            raise TypeError(f"layers of {name!r} must be ints, got {layer!r}")
         if not 0 <= layer < MAX_LAYERS:
             raise ValueError(f"layers of {name!r}: {layer} is outside 0..{MAX_LAYERS - 1}")
     if any(a >= b for a, b in pairwise(ids)):

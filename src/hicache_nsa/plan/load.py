@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from hicache_nsa.tokens import NO_PAGES, PageIds
+from hicache_nsa.tokens import PageIds, concat_pages
 from hicache_nsa.tree.node import Node
 
 
@@ -34,7 +34,7 @@ class LoadPlan(NamedTuple):
     end: int
 
     @property
-    def pages(self) -> int:
+    def num_pages(self) -> int:
         """Pages of the host part in all."""
         return len(self.landed) + len(self.joined_pages) + len(self.host_pages)
 
@@ -70,6 +70,8 @@ def plan_load(
         if on_device:
             continue
         if node.load is not None:
+            if host:
+                break  # pages must stay in the order of the prefix
             joined.append(node.load)
             joined_pages.append(node.load.pages_of(reached, stop))
             start = reached = stop
@@ -79,20 +81,22 @@ def plan_load(
         reached = max(reached, node.start + saved * page_size)
         if saved < count:
             break
-    unique = tuple(dict.fromkeys(joined))
-    return LoadPlan(_join(landed), unique, _join(joined_pages), _join(host), start, reached)
+    return LoadPlan(
+        landed=concat_pages(landed),
+        joined=tuple(dict.fromkeys(joined)),
+        joined_pages=concat_pages(joined_pages),
+        host_pages=concat_pages(host),
+        start=start,
+        end=reached,
+    )
 
 
 def common_pages(path: Sequence[Node], device_pages: PageIds) -> int:
     """How many of ``device_pages`` are still the path's leading device pages, at their places."""
-    there = _join([node.device_pages for node in path])[: len(device_pages)]
+    there = concat_pages([node.device_pages for node in path])[: len(device_pages)]
     moved = np.flatnonzero(there != device_pages[: len(there)])
     return int(moved[0]) if len(moved) else len(there)
 
 
 def _index(node: Node, position: int, page_size: int) -> int:
     return max(position - node.start, 0) // page_size
-
-
-def _join(parts: list[PageIds]) -> PageIds:
-    return np.concatenate([NO_PAGES, *parts])

@@ -14,5 +14,5 @@ class Owner(IntEnum):
     """Allocated and not given back yet."""
     TREE = 2
     """Cached: it is in the ``value`` of one node."""
-    HELD = 3
+    PENDING = 3
     """With a load in flight, or with an insert that waits for one."""

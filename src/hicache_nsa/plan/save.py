@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from hicache_nsa.tokens import NO_PAGES, PageIds
+from hicache_nsa.tokens import PageIds, concat_pages
 from hicache_nsa.tree.node import Node
 
 
@@ -38,4 +36,4 @@ def plan_save(path: Sequence[Node], page_size: int) -> SavePlan:
         pages.append(node.device_pages[(covered - node.start) // page_size :])
         if len(node.device_pages) * page_size < len(node.key):
             break
-    return SavePlan(start, np.concatenate([NO_PAGES, *pages]))
+    return SavePlan(start, concat_pages(pages))

@@ -22,7 +22,7 @@ def check_tree(tree: RadixTree) -> None:
     for node in nodes:
         _check_node(tree, node)
     for tier in (tree.device, tree.host):
-        _check_tier(tier, nodes)
+        _check_tier(tier, nodes, tree.page_size)
 
 
 def _check_node(tree: RadixTree, node: Node) -> None:
@@ -43,7 +43,7 @@ def _check_node(tree: RadixTree, node: Node) -> None:
     require(node.lock_ref >= below >= 0, f"{node}: lock_ref < {below} of its children")
 
 
-def _check_tier(tier: Tier, nodes: list[Node]) -> None:
+def _check_tier(tier: Tier, nodes: list[Node], page_size: int) -> None:
     cached = locked = 0
     for node in nodes:
         count = tier.count(node)
@@ -53,8 +53,8 @@ def _check_tier(tier: Tier, nodes: list[Node]) -> None:
         name = f"{node}: {tier.name}"
         require_equal(f"{name} children", tier.children(node), len(with_pages))
         if with_pages:
-            size = len(node.key) // max(len(next(iter(node.children))), 1)
-            require_equal(f"{name} pages above a child that is there", count, size)
+            pages = len(node.key) // page_size
+            require_equal(f"{name} pages above a child that is there", count, pages)
         if node.lock_ref == 0 and tier.is_leaf(node):
             require(tier.is_queued(node), f"{name} leaf is not queued for eviction")
     require_equal(f"{tier.name} cached pages", tier.cached, cached)

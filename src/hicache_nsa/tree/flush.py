@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from hicache_nsa.tokens import NO_PAGES, PageIds
+from hicache_nsa.tokens import NO_PAGES, PageIds, concat_pages
 from hicache_nsa.tree.node import Node
 from hicache_nsa.tree.radix_tree import RadixTree
 
@@ -58,8 +56,8 @@ def flush_device(tree: RadixTree) -> Flushed:
     for root in [root for root in tree.roots.values() if not root.children]:
         del tree.roots[root.namespace]
     return Flushed(
-        np.concatenate([NO_PAGES, *device]),
-        np.concatenate([NO_PAGES, *lost]),
+        concat_pages(device),
+        concat_pages(lost),
         tree.host.cached * size,
         dropped,
     )

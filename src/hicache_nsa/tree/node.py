@@ -17,6 +17,10 @@ class Node:
     lock_ref: users (requests, copies in flight) of this node or of one below it.
     load, save: the copy in flight that covers (part of) this node, else None.
 
+    hits: creation is 1, each counted match one more. priority: the highest that an insert gave.
+        Later eviction orders and write policies use them; ``lru`` and ``write_through`` do not.
+    device_children, device_queued, host_children, host_queued: kept by ``Tier``.
+
     Positions, not nodes, say what a copy in flight covers, so a split needs no bookkeeping there.
     A node that was removed keeps its ``parent``: whoever still holds it climbs to what is left.
     """
@@ -24,6 +28,7 @@ class Node:
     __slots__ = (
         "children",
         "device_children",
+        "device_queued",
         "end",
         "hits",
         "host_children",
@@ -35,7 +40,6 @@ class Node:
         "lock_ref",
         "parent",
         "priority",
-        "queued",
         "removed",
         "save",
         "start",
@@ -58,7 +62,7 @@ class Node:
         self.last_access = 0
         self.hits = 0
         self.priority = 0
-        self.queued = False
+        self.device_queued = False
         self.host_queued = False
         self.removed = False
 

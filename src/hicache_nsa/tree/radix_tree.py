@@ -55,7 +55,7 @@ class RadixTree:
     def __init__(self, page_size: int) -> None:
         self.page_size = positive_int(page_size, "page_size")
         self.roots: dict[bytes, Root] = {}
-        self.device = Tier("device", "value", "device_children", "queued")
+        self.device = Tier("device", "value", "device_children", "device_queued")
         self.host = Tier("host", "host_value", "host_children", "host_queued")
         self.clock = 0
 

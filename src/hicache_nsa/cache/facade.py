@@ -51,8 +51,7 @@ class HiCache:
         the pool and is never rounded up. 0 pages: no host tier.
     layout: ``layer_first``, ``page_first`` or ``page_first_direct``.
     io_backend: ``kernel``, ``direct`` or ``auto`` (the CPU has one way for all three).
-    pin_memory: ``auto`` pins the host pool for a GPU, and warns if the system refuses; see
-        ``TransferEngine``.
+    pin_memory: ``auto`` pins the host pool for a GPU and warns if that fails; True must pin.
     write_policy, write_threshold, eviction_policy: ``write_through`` and ``lru`` in this version.
     load_back_threshold: host hits of fewer tokens are not loaded; default one page.
     stream: stands in where a call's own ``stream`` is None.

@@ -125,7 +125,7 @@ def demo(
     settings = DemoSettings(plan=plan, threads=threads or 0, **options)  # type: ignore[arg-type]
     if settings.device == "cuda":
         raise click.ClickException(
-            "the CUDA engine is not part of this version: run with --device cpu"
+            "the demo runs on the CPU in this version, CUDA is to come: run with --device cpu"
         )
     try:
         passed = _run(settings, json_target)

@@ -47,8 +47,8 @@ assert "torch" not in sys.modules
     assert run.returncode == 0, run.stderr
 
 
-def test_f35_a_device_this_build_has_no_backend_for_is_named():
-    if _core.build_info()["cuda"]:
-        pytest.skip("this build has a CUDA backend")
-    with pytest.raises(hc.HiCacheError, match=r"cuda.*no CUDA backend"):
-        hc.HiCache(hc.formats.dsa(2), device="cuda", device_pages=4, host_pages=4)
+def test_f35_a_device_that_is_not_there_is_named():
+    """No backend, no driver or fewer GPUs: the message names the device and what is missing."""
+    missing = "CUDA GPU|GPUs?" if _core.build_info()["cuda"] else "no CUDA backend"
+    with pytest.raises(hc.HiCacheError, match=rf"device='cuda:99'.*({missing})"):
+        hc.HiCache(hc.formats.dsa(2), device="cuda:99", device_pages=4, host_pages=4)

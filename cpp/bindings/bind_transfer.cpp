@@ -38,21 +38,23 @@ nb::dict counters_of(const EngineHandle& self) {
         each["pages"] = totals.pages;
         each["bytes"] = totals.bytes;
         each["runs"] = totals.runs;
-        each["direct"] = totals.by_way[static_cast<size_t>(Way::kDirect)];
-        each["kernel"] = totals.by_way[static_cast<size_t>(Way::kKernel)];
+        for (const Way way : kAllWays)
+            each[nb::str(name(way).data())] = totals.by_way[static_cast<size_t>(way)];
         counters[nb::str(name(direction).data())] = each;
     }
     return counters;
 }
 
 Ticket submit(EngineHandle& self, std::string_view direction, const PageArray& host_pages,
-              const PageArray& device_pages, const Layers& layers, std::vector<FencePtr> after) {
+              const PageArray& device_pages, const Layers& layers, std::vector<FencePtr> after,
+              std::optional<bool> layerwise, std::optional<bool> beside_compute) {
     const Direction parsed = parse_direction(direction);
     // Copied under the GIL: another thread may change the arrays afterwards.
     const std::vector<int64_t> host(items(host_pages).begin(), items(host_pages).end());
     const std::vector<int64_t> device(items(device_pages).begin(), items(device_pages).end());
     nb::gil_scoped_release unlocked;
-    return self.engine->submit(parsed, host, device, layers, std::move(after));
+    return self.engine->submit(parsed, host, device, layers, std::move(after),
+                               {layerwise, beside_compute});
 }
 
 void bind_ticket(nb::module_& m) {
@@ -116,12 +118,14 @@ void bind_engine(nb::module_& m) {
             "cpu), kernel_blocks and pin_chunk_bytes (cuda). pinning: auto, always or never.")
         .def("submit", &submit, "direction"_a, "host_pages"_a.noconvert(),
              "device_pages"_a.noconvert(), "layers"_a = nb::none(),
-             "after"_a = std::vector<FencePtr>(),
+             "after"_a = std::vector<FencePtr>(), "layerwise"_a = nb::none(),
+             "beside_compute"_a = nb::none(),
              nb::sig("def submit(self, direction: str, "
                      "host_pages: numpy.typing.NDArray[numpy.int64], "
                      "device_pages: numpy.typing.NDArray[numpy.int64], "
                      "layers: collections.abc.Sequence[int] | None = None, "
-                     "after: collections.abc.Sequence[Fence] = ()) -> Ticket"),
+                     "after: collections.abc.Sequence[Fence] = (), layerwise: bool | None = None, "
+                     "beside_compute: bool | None = None) -> Ticket"),
              "Queues copies host_pages[i] <-> device_pages[i]; never waits for bytes. ValueError "
              "before any byte moves.")
         .def(
@@ -161,7 +165,7 @@ void bind_engine(nb::module_& m) {
         .def("counters", &counters_of, nb::sig("def counters(self) -> dict[str, dict[str, int]]"),
              "Totals by direction: submitted, copies, failed, pages, bytes, runs, and copies by "
              "way of a "
-             "GPU (direct, kernel). They never fall.")
+             "GPU (direct, kernel, staged). They never fall.")
         .def(
             "check", [](const EngineHandle& self) { self.engine->check(); },
             "RuntimeError with both sides of an equation that does not hold.")

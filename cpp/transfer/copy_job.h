@@ -28,6 +28,8 @@ struct CopyOrder {
     Direction direction;
     CopyPlan plan;
     std::vector<int> layers;      // in the order they are to land
+    bool layerwise;               // they are awaited one by one: the first should land early
+    bool beside_compute;          // the model computes meanwhile, and should not feel it
     std::vector<FencePtr> after;  // work that has to be complete before a byte moves
     int64_t pages;                // pages asked for
     int64_t page_bytes;           // bytes of a page, over `layers`

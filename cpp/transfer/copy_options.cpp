@@ -4,11 +4,24 @@
 
 namespace hicache {
 
-std::optional<Way> parse_way(std::string_view name) {
-    if (name == "auto") return std::nullopt;
-    if (name == "direct") return Way::kDirect;
-    if (name == "kernel") return Way::kKernel;
-    bad_argument("Unknown io_backend '", name, "'; use 'auto', 'direct' or 'kernel'.");
+std::string_view name(Way way) {
+    switch (way) {
+        case Way::kDirect:
+            return "direct";
+        case Way::kKernel:
+            return "kernel";
+        case Way::kStaged:
+            return "staged";
+    }
+    return "unknown";
+}
+
+std::optional<Way> parse_way(std::string_view text) {
+    if (text == "auto") return std::nullopt;
+    for (const Way way : kAllWays) {
+        if (text == name(way)) return way;
+    }
+    bad_argument("Unknown io_backend '", text, "'; use 'auto', 'direct', 'kernel' or 'staged'.");
 }
 
 Pinning parse_pinning(std::string_view name) {

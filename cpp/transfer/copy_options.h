@@ -1,6 +1,7 @@
 // What an engine may choose between when it copies.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -11,8 +12,11 @@ namespace hicache {
 enum class Way {
     kDirect = 0,  // copy engine: as few and as large copies as the two sides allow
     kKernel = 1,  // a few blocks of the GPU's own processors gather or scatter
+    kStaged =
+        2,  // copy engine between host and a ring on the device, kernel between ring and pages
 };
-inline constexpr int kWays = 2;
+inline constexpr int kWays = 3;
+inline constexpr std::array<Way, kWays> kAllWays{Way::kDirect, Way::kKernel, Way::kStaged};
 
 enum class Pinning {
     kAuto,    // pin the host pool; if the system refuses, go on without and say so
@@ -28,8 +32,15 @@ struct CopyOptions {
     int64_t pin_chunk_bytes = 0;  // host memory is pinned in chunks of this, 0 = default
 };
 
-// "auto", "direct", "kernel". Throws: std::invalid_argument for anything else.
-[[nodiscard]] std::optional<Way> parse_way(std::string_view name);
+// What the caller knows about one copy; what it leaves open is guessed at submission.
+struct CopyHints {
+    std::optional<bool> layerwise{};       // nullopt: loads are, saves are not
+    std::optional<bool> beside_compute{};  // nullopt: if a fence is not complete yet
+};
+
+[[nodiscard]] std::string_view name(Way way);  // "direct", "kernel", "staged"
+// A way's name, or "auto". Throws: std::invalid_argument for anything else.
+[[nodiscard]] std::optional<Way> parse_way(std::string_view text);
 // "auto", "always", "never". Throws: std::invalid_argument for anything else.
 [[nodiscard]] Pinning parse_pinning(std::string_view name);
 

@@ -17,6 +17,10 @@ int64_t largest_layer(const PoolFormat& format) {
     return largest;
 }
 
+bool pending(const FencePtr& fence) {
+    return !fence->done();
+}
+
 // page_first_direct is the layout whose copies go by copy engine, unless told otherwise.
 CopyOptions fit_way(CopyOptions options, const HostLayout& layout) {
     if (layout.kind() == LayoutKind::kPageFirstDirect && !options.way) options.way = Way::kDirect;
@@ -110,7 +114,7 @@ std::optional<int64_t> TransferEngine::take_failure(Direction direction, int64_t
 Ticket TransferEngine::submit(Direction direction, std::span<const int64_t> host_pages,
                               std::span<const int64_t> device_pages,
                               const std::optional<std::vector<int>>& layers,
-                              std::vector<FencePtr> after) {
+                              std::vector<FencePtr> after, CopyHints hints) {
     process_.require_same("transfer engine");
     auto order = checked_layers(layers);
     const int64_t page_bytes = bytes_of(order);
@@ -129,8 +133,10 @@ Ticket TransferEngine::submit(Direction direction, std::span<const int64_t> host
     const int64_t wait_for =
         empty ? 0 : hazards_.note(direction, sequence, host_pages, device_pages);
     auto job = std::make_shared<CopyJob>(
-        CopyOrder{direction, std::move(plan), std::move(order), std::move(after), pages, page_bytes,
-                  failure.has_value(), sequence, wait_for},
+        CopyOrder{direction, std::move(plan), std::move(order),
+                  hints.layerwise.value_or(direction == Direction::kHostToDevice),
+                  hints.beside_compute.value_or(std::ranges::any_of(after, pending)),
+                  std::move(after), pages, page_bytes, failure.has_value(), sequence, wait_for},
         format_.num_layers(), counters_[d]);
     counters_[d]->submitted(runs);
     if (empty) {

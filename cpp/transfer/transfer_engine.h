@@ -41,14 +41,15 @@ class TransferEngine {
     ~TransferEngine();  // as close()
 
     // Copies host_pages[i] <-> device_pages[i] for every i. layers: which, in landing order
-    // (default all, ascending). after: work that has to be complete before a byte moves. Throws:
+    // (default all, ascending). after: work that has to be complete before a byte moves. hints: for
+    // the choice of the way. Throws:
     // std::invalid_argument before any byte moves for lists of different length, pages out of
     // range, a destination named twice, layers unknown or named twice; std::runtime_error after
     // close(). A source may be named twice. No pages: the copy is done at once.
     [[nodiscard]] Ticket submit(Direction direction, std::span<const int64_t> host_pages,
                                 std::span<const int64_t> device_pages,
                                 const std::optional<std::vector<int>>& layers,
-                                std::vector<FencePtr> after);
+                                std::vector<FencePtr> after, CopyHints hints = {});
 
     // A fence behind what is queued on that stream of the device now; nullptr if all is complete.
     // Throws: std::invalid_argument for a handle the device does not know; std::runtime_error for a

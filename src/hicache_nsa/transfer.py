@@ -22,7 +22,7 @@ from hicache_nsa.pools import DevicePool, HostPool, native_format
 from hicache_nsa.streams import CpuStream, Stream, check_stream, host_fence
 from hicache_nsa.tokens import PageIds, page_ids
 
-IO_BACKENDS = ("auto", "kernel", "direct")
+IO_BACKENDS = ("auto", "kernel", "direct", "staged")
 H2D = "h2d"
 D2H = "d2h"
 MAX_SECONDS = 1e9
@@ -174,13 +174,23 @@ class TransferEngine:
         if self._native.warning:
             warnings.warn(self._native.warning, RuntimeWarning, stacklevel=2)
 
-    def save(self, device_pages: Any, host_pages: Any, *, stream: Stream = None) -> Ticket:
+    def save(
+        self,
+        device_pages: Any,
+        host_pages: Any,
+        *,
+        stream: Stream = None,
+        beside_compute: bool | None = None,
+    ) -> Ticket:
         """Copy device pages to host pages (same length), after the work queued on ``stream``.
+
+        beside_compute: whether the model computes meanwhile and should not feel the copy; None: if
+            ``stream`` has work queued now. For the choice of the way only.
 
         Raises:
             ValueError: lengths differ, an id is outside its pool, or a target page repeats.
         """
-        return self._ordered(D2H, host_pages, device_pages, None, stream)
+        return self._ordered(D2H, host_pages, device_pages, None, stream, False, beside_compute)
 
     def load(
         self,
@@ -189,12 +199,18 @@ class TransferEngine:
         *,
         layers: Sequence[int] | None = None,
         stream: Stream = None,
+        layerwise: bool = True,
+        beside_compute: bool | None = None,
     ) -> Ticket:
         """Copy host pages to device pages (same length), layer by layer in the order of ``layers``.
 
-        layers: default all, ascending. Raises as ``save`` does.
+        layers: default all, ascending. layerwise: whether layers are awaited one by one; False
+            lets all land together, where that is faster. beside_compute: as in ``save``.
+        Raises as ``save`` does.
         """
-        return self._ordered(H2D, host_pages, device_pages, layers, stream)
+        return self._ordered(
+            H2D, host_pages, device_pages, layers, stream, layerwise, beside_compute
+        )
 
     def _ordered(
         self,
@@ -203,11 +219,22 @@ class TransferEngine:
         device_pages: Any,
         layers: Sequence[int] | None,
         stream: Stream,
+        layerwise: bool,
+        beside_compute: bool | None,
     ) -> Ticket:
         fence = self.record(stream)
         host = page_ids(host_pages, self.host_pool.num_pages, "host_pages")
         device = page_ids(device_pages, self.device_pool.num_pages, "device_pages")
-        return self.submit(direction, host, device, layers, [] if fence is None else [fence])
+        after = [] if fence is None else [fence]
+        return self.submit(
+            direction,
+            host,
+            device,
+            layers,
+            after,
+            layerwise=layerwise,
+            beside_compute=beside_compute,
+        )
 
     def record(self, stream: Stream = None) -> _core.Fence | None:
         """A fence behind everything queued on ``stream`` now; None if all of it is done.
@@ -230,14 +257,22 @@ class TransferEngine:
         device_pages: PageIds,
         layers: Sequence[int] | None = None,
         after: Sequence[_core.Fence] = (),
+        *,
+        layerwise: bool | None = None,
+        beside_compute: bool | None = None,
     ) -> Ticket:
-        """The same with explicit fences: the copy starts when all of ``after`` are done."""
+        """The same with explicit fences: the copy starts when all of ``after`` are done.
+
+        None: loads are layerwise, saves are not; computing if one of ``after`` isn't done yet.
+        """
         native = self._open().submit(
             direction,
             host_pages,
             device_pages,
             None if layers is None else list(layers),
             list(after),
+            layerwise,
+            beside_compute,
         )
         return Ticket(native, self.device_pool.device)
 

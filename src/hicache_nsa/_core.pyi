@@ -282,7 +282,7 @@ class TransferEngine:
         device_buffers: for each buffer of the format, for each of its layers; whoever owns that memory keeps it alive until close(). 0 = chosen: workers (host threads a direction, cpu), kernel_blocks and pin_chunk_bytes (cuda). pinning: auto, always or never.
         """
 
-    def submit(self, direction: str, host_pages: numpy.typing.NDArray[numpy.int64], device_pages: numpy.typing.NDArray[numpy.int64], layers: Sequence[int] | None = None, after: Sequence[Fence] = ()) -> Ticket:
+    def submit(self, direction: str, host_pages: numpy.typing.NDArray[numpy.int64], device_pages: numpy.typing.NDArray[numpy.int64], layers: Sequence[int] | None = None, after: Sequence[Fence] = (), layerwise: bool | None = None, beside_compute: bool | None = None) -> Ticket:
         """
         Queues copies host_pages[i] <-> device_pages[i]; never waits for bytes. ValueError before any byte moves.
         """
@@ -311,7 +311,7 @@ class TransferEngine:
 
     def counters(self) -> dict[str, dict[str, int]]:
         """
-        Totals by direction: submitted, copies, failed, pages, bytes, runs, and copies by way of a GPU (direct, kernel). They never fall.
+        Totals by direction: submitted, copies, failed, pages, bytes, runs, and copies by way of a GPU (direct, kernel, staged). They never fall.
         """
 
     def check(self) -> None:

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "transfer/way_choice.h"
-
 namespace hicache {
 namespace {
 
@@ -99,29 +97,6 @@ TEST(RecordParts, ARecordThatIsContiguousOnBothSidesIsOneBlock) {
     Blocks blocks;
     append_blocks(geometry.record()[0], {1, 2, 3}, blocks);
     EXPECT_EQ(blocks, (Blocks{{144, 1288, 432, 1, 0, 0}}));
-}
-
-TEST(WayChoice, LongRunsGoByCopyEngineAndShortOnesByKernel) {
-    const PoolFormat format(64, 2, {{"latent", 42'000, {0, 1}}});
-    const HostLayout layout(format, "layer_first", 100);
-    const CopyGeometry geometry(
-        layout, 100, {{1, 42'000, 1, 42'000, 42'000}, {9'000'000, 42'000, 1, 42'000, 42'000}});
-    const auto way_for = [&](const std::vector<int64_t>& pages) {
-        const auto count = static_cast<int64_t>(pages.size());
-        const CopyOrder order{Direction::kHostToDevice,
-                              CopyPlan(pages, pages),
-                              {0, 1},
-                              {},
-                              count,
-                              84'000,
-                              false,
-                              1,
-                              0};
-        return choose_way(geometry, order);
-    };
-    EXPECT_EQ(way_for({0, 1, 2, 3, 4, 5, 6, 7}), Way::kDirect);
-    EXPECT_EQ(way_for({0, 2, 4, 6}), Way::kKernel);
-    EXPECT_EQ(way_for({}), Way::kKernel);
 }
 
 }  // namespace

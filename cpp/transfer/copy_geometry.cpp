@@ -64,7 +64,8 @@ bool follows(const RecordPart& part, const RecordPart& next) {
 
 CopyGeometry::CopyGeometry(const HostLayout& layout, int64_t device_pages,
                            const std::vector<DeviceBuffer>& device_buffers)
-    : layers_(static_cast<size_t>(layout.format().num_layers())) {
+    : layers_(static_cast<size_t>(layout.format().num_layers())),
+      host_records_(layout.kind() != LayoutKind::kLayerFirst) {
     const PoolFormat& format = layout.format();
     if (device_pages < 0) {
         bad_argument("device_pages is ", device_pages, "; it must not be negative.");
@@ -77,7 +78,12 @@ CopyGeometry::CopyGeometry(const HostLayout& layout, int64_t device_pages,
             add(layer, {layout.base(b, layer), layout.page_stride(layer), *device++});
         }
     }
-    if (layout.kind() != LayoutKind::kLayerFirst) join_layers();
+    for (int layer = 0; layer < format.num_layers(); ++layer) {
+        const int64_t start = format.layer_start(layer);
+        entries_.push_back({host_records_ ? start : start * layout.num_pages(),
+                            layout.page_stride(layer), format.layer_bytes(layer), start});
+    }
+    if (host_records_) join_layers();
 }
 
 void CopyGeometry::join_layers() {

@@ -25,6 +25,14 @@ struct Segment {
     }
 };
 
+// All buffers of a page of one layer, as they lie side by side in the host pool.
+struct HostEntry {
+    int64_t base;       // offset of page 0 in the host pool
+    int64_t stride;     // from a page to the next
+    int64_t bytes;      // 0 for a layer without buffers
+    int64_t in_record;  // bytes of the layers before it
+};
+
 // Bytes of a whole page that many layers hold at equal distances on both sides, or one layer alone.
 struct RecordPart {
     int64_t host_base;    // offset of the first layer's bytes of page 0
@@ -50,6 +58,10 @@ class CopyGeometry {
     // Requires: 0 <= layer < num_layers.
     [[nodiscard]] const std::vector<Segment>& segments(int layer) const { return layers_[layer]; }
 
+    [[nodiscard]] const HostEntry& entry(int layer) const { return entries_[layer]; }
+    // Whether the entries of a page lie side by side in the host pool, in the order of the layers.
+    [[nodiscard]] bool host_records() const { return host_records_; }
+
     // The same bytes for all layers at once, where pages are packed on the device and records are
     // contiguous in the host pool; empty elsewhere. One part of one piece: a page is one block of
     // bytes on both sides.
@@ -61,6 +73,8 @@ class CopyGeometry {
     void join_layers();
 
     std::vector<std::vector<Segment>> layers_;
+    std::vector<HostEntry> entries_;
+    bool host_records_;
     std::vector<RecordPart> record_;
 };
 

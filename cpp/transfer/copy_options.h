@@ -3,8 +3,11 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
+
+#include "transfer/link_curve.h"
 
 namespace hicache {
 
@@ -30,6 +33,8 @@ struct CopyOptions {
     int kernel_blocks = 0;     // blocks a kernel may use, 0 = the backend chooses
     Pinning pinning = Pinning::kAuto;
     int64_t pin_chunk_bytes = 0;  // host memory is pinned in chunks of this, 0 = default
+    int64_t staging_bytes = 0;    // device memory of a direction's staging ring, 0 = default
+    std::shared_ptr<const LinkCurve> link_curve{};  // what the link does, nullptr = a typical one
 };
 
 // What the caller knows about one copy; what it leaves open is guessed at submission.

@@ -22,8 +22,9 @@ bool pending(const FencePtr& fence) {
 }
 
 // page_first_direct is the layout whose copies go by copy engine, unless told otherwise.
-CopyOptions fit_way(CopyOptions options, const HostLayout& layout) {
+CopyOptions complete(CopyOptions options, const HostLayout& layout) {
     if (layout.kind() == LayoutKind::kPageFirstDirect && !options.way) options.way = Way::kDirect;
+    if (!options.link_curve) options.link_curve = typical_link_curve();
     return options;
 }
 
@@ -47,6 +48,9 @@ std::shared_ptr<const CopyGeometry> fit(const PoolFormat& format, int64_t device
     if (options.kernel_blocks < 0) {
         bad_argument("kernel_blocks is ", options.kernel_blocks, "; it must not be negative.");
     }
+    if (options.staging_bytes < 0) {
+        bad_argument("staging_bytes is ", options.staging_bytes, "; it must not be negative.");
+    }
     if (options.pin_chunk_bytes < 0) {
         bad_argument("pin_chunk_bytes is ", options.pin_chunk_bytes, "; it must not be negative.");
     }
@@ -67,7 +71,7 @@ TransferEngine::TransferEngine(const PoolFormat& format, const std::string& devi
                                   host_,
                                   {counters_[0], counters_[1]},
                                   largest_layer(format),
-                                  fit_way(options, layout)})),
+                                  complete(options, layout)})),
       hazards_(layout.num_pages(), device_pages) {}
 
 TransferEngine::~TransferEngine() {

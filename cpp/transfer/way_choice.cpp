@@ -1,26 +1,228 @@
 #include "transfer/way_choice.h"
 
-namespace hicache {
+#include <algorithm>
+#include <limits>
+#include <vector>
 
-int64_t operation_bytes(const CopyGeometry& geometry, const CopyOrder& order) {
-    const auto runs = static_cast<int64_t>(order.plan.runs().size());
-    int64_t operations = 0;
-    int64_t bytes = 0;
-    for (const int layer : order.layers) {
-        for (const Segment& segment : geometry.segments(layer)) {
-            const int64_t rows = segment.device.packed() ? 1 : segment.device.rows;
-            operations += rows == 1 ? runs : rows * order.plan.num_pages();
-            bytes += segment.page_bytes() * order.plan.num_pages();
-        }
-    }
-    return operations == 0 ? 0 : bytes / operations;
+#include "transfer/stage_plan.h"
+
+namespace hicache {
+namespace {
+
+// Part of the model's speed that a copy takes from it while it runs, by direction: measured beside
+// bf16 matrix products, see docs/benchmarks.md.
+constexpr std::array<std::array<double, 2>, kWays> kModelShare{{
+    {0.003, 0.034},  // direct
+    {0.10, 0.33},    // kernel
+    {0.01, 0.04},    // staged
+}};
+// A slower model is felt by all running requests, a slower copy by the one that waits for it.
+constexpr double kModelWeight = 8;
+// A core that queues copies does nothing else meanwhile.
+constexpr double kQueueingWeight = 0.05;
+constexpr double kQueuePiece = 0.5e-6;    // seconds to queue a piece of a batch
+constexpr double kQueueOperation = 4e-6;  // a copy, a launch, a batch with its events
+// The last tile still goes from the ring to its pages when the link has nothing more to do.
+constexpr double kDeviceRate = 200e9;  // bytes a second of that kernel
+constexpr double kHandOver = 15e-6;
+
+int all_layers(const CopyOrder& order) {
+    return static_cast<int>(order.layers.size());
 }
 
-Way choose_way(const CopyGeometry& geometry, const CopyOrder& order) {
-    const auto& record = geometry.record();
-    const bool whole = order.layers.size() == static_cast<size_t>(geometry.num_layers());
-    if (whole && record.size() == 1 && record[0].layers == 1) return Way::kDirect;
-    return operation_bytes(geometry, order) >= kLongOperation ? Way::kDirect : Way::kKernel;
+int64_t host_runs(const CopyPlan& plan) {
+    int64_t runs = 0;
+    int64_t next = -1;
+    for (const PageRun& run : plan.runs()) {
+        runs += run.host_page != next;
+        next = run.host_page + run.count;
+    }
+    return runs;
+}
+
+struct Operations {
+    int64_t count;
+    bool pieces;  // contiguous, in batches; else rectangles
+};
+
+// What pages of `width` contiguous bytes at those distances are copied as.
+Operations page_operations(const CopyPlan& plan, int64_t width, int64_t host_stride,
+                           int64_t device_stride) {
+    const auto runs = static_cast<int64_t>(plan.runs().size());
+    const bool contiguous = host_stride == width && device_stride == width;
+    return {runs, contiguous || runs == plan.num_pages()};
+}
+
+Operations operations(const Segment& segment, const CopyPlan& plan) {
+    const DeviceBuffer& buffer = segment.device;
+    if (buffer.packed()) {
+        return page_operations(plan, segment.page_bytes(), segment.host_stride, buffer.page_stride);
+    }
+    const bool dense = segment.host_stride == segment.page_bytes() &&
+                       buffer.page_stride == buffer.rows * buffer.row_stride;
+    return {dense ? static_cast<int64_t>(plan.runs().size()) : plan.num_pages(), false};
+}
+
+Operations operations(const RecordPart& part, const CopyPlan& plan) {
+    if (part.layers > 1) return {plan.num_pages(), false};
+    return page_operations(plan, part.width, part.host_stride, part.device_stride);
+}
+
+void add(CopyEstimate& estimate, const LinkCosts& costs, Operations operations, int64_t bytes) {
+    if (bytes == 0) return;
+    const CostCurve& curve = operations.pieces ? costs.piece : costs.rectangle;
+    const auto count = static_cast<double>(operations.count);
+    estimate.total += count * curve.seconds(bytes / operations.count);
+    estimate.queueing += count * (operations.pieces ? kQueuePiece : kQueueOperation);
+}
+
+// A layer, or a group of them, has landed. landed: when the one before had.
+void end_step(CopyEstimate& estimate, double& landed) {
+    estimate.step = std::max(estimate.step, estimate.total - landed);
+    landed = estimate.total;
+}
+
+bool whole_records(const CopyGeometry& geometry, const CopyOrder& order, WayChoice choice) {
+    return !geometry.record().empty() && all_layers(order) == geometry.num_layers() &&
+           choice.group_layers >= all_layers(order);
+}
+
+CopyEstimate estimate_direct(const CopyGeometry& geometry, const CopyOrder& order,
+                             const LinkCosts& costs, WayChoice choice) {
+    CopyEstimate result;
+    const int64_t pages = order.plan.num_pages();
+    if (whole_records(geometry, order, choice)) {
+        for (const RecordPart& part : geometry.record()) {
+            add(result, costs, operations(part, order.plan), part.width * part.layers * pages);
+        }
+        result.step = result.total;
+        return result;
+    }
+    double landed = 0;
+    for (const int layer : order.layers) {
+        for (const Segment& segment : geometry.segments(layer))
+            add(result, costs, operations(segment, order.plan), segment.page_bytes() * pages);
+        result.queueing += kQueueOperation;
+        end_step(result, landed);
+    }
+    return result;
+}
+
+CopyEstimate estimate_kernel(const CopyGeometry& geometry, const CopyOrder& order,
+                             const LinkCosts& costs) {
+    CopyEstimate result;
+    double landed = 0;
+    for (const int layer : order.layers) {
+        const int64_t bytes = geometry.entry(layer).bytes * order.plan.num_pages();
+        if (bytes > 0) result.total += costs.kernel.seconds(bytes);
+        result.queueing += kQueueOperation;
+        end_step(result, landed);
+    }
+    return result;
+}
+
+CopyEstimate estimate_staged(const CopyGeometry& geometry, const CopyOrder& order,
+                             const LinkCosts& costs, int64_t slot_bytes, WayChoice choice) {
+    CopyEstimate result;
+    const int64_t pages = order.plan.num_pages();
+    const int64_t runs = host_runs(order.plan);
+    double last_bytes = 0;
+    double landed = 0;
+    for (const StageTile& tile : stage_tiles(geometry, order, slot_bytes, choice.group_layers)) {
+        const int64_t bytes = tile_page_bytes(geometry, tile) * tile.pages;
+        last_bytes = static_cast<double>(bytes);
+        result.queueing += 3 * kQueueOperation;
+        if (bytes > 0) {
+            // Whole entries of neighbours are one piece; a part of a record is one a page.
+            const bool neighbours =
+                geometry.entry(tile.first_layer).stride == tile_page_bytes(geometry, tile);
+            const bool by_page = geometry.host_records();
+            const int64_t a_layer =
+                neighbours || !by_page ? (runs * tile.pages + pages - 1) / pages : tile.pages;
+            add(result, costs, {by_page ? a_layer : a_layer * tile.layers(), true}, bytes);
+        }
+        if (tile.last) end_step(result, landed);
+    }
+    const double spread = last_bytes / kDeviceRate + kHandOver;
+    result.total += spread;
+    result.step += spread;
+    return result;
+}
+
+double weigh(const CopyOrder& order, WayChoice choice, const CopyEstimate& estimate) {
+    double cost = estimate.total + kQueueingWeight * estimate.queueing;
+    if (order.layerwise) cost += estimate.step;
+    if (order.beside_compute) {
+        const auto& share = kModelShare[static_cast<size_t>(choice.way)];
+        cost += kModelWeight * share[static_cast<size_t>(index(order.direction))] * estimate.total;
+    }
+    return cost;
+}
+
+bool possible(Way way, const WayLimits& limits) {
+    switch (way) {
+        case Way::kKernel:
+            return limits.kernel;
+        case Way::kStaged:
+            return limits.slot_bytes > 0;
+        case Way::kDirect:
+            return true;
+    }
+    return false;
+}
+
+std::vector<WayChoice> choices(const CopyGeometry& geometry, const CopyOrder& order,
+                               const WayLimits& limits) {
+    std::vector<WayChoice> found;
+    const int all = all_layers(order);
+    const bool bound = limits.asked && possible(*limits.asked, limits);
+    for (const Way way : kAllWays) {
+        if (!possible(way, limits) || (bound && way != *limits.asked)) continue;
+        found.push_back({way, 1});
+        if (way == Way::kDirect && all > 1 && whole_records(geometry, order, {way, all}))
+            found.push_back({way, all});
+        for (int group = 1; way == Way::kStaged && group < all;) {
+            group = std::min(2 * group, all);
+            found.push_back({way, group});
+        }
+    }
+    return found;
+}
+
+}  // namespace
+
+CopyEstimate estimate(const CopyGeometry& geometry, const CopyOrder& order, const LinkCurve& curve,
+                      int64_t slot_bytes, WayChoice choice) {
+    const LinkCosts& costs = curve.of(order.direction);
+    CopyEstimate result;
+    switch (choice.way) {
+        case Way::kDirect:
+            result = estimate_direct(geometry, order, costs, choice);
+            break;
+        case Way::kKernel:
+            result = estimate_kernel(geometry, order, costs);
+            break;
+        case Way::kStaged:
+            result = estimate_staged(geometry, order, costs, slot_bytes, choice);
+            break;
+    }
+    result.total = std::max(result.total, result.queueing);
+    return result;
+}
+
+WayChoice choose_way(const CopyGeometry& geometry, const CopyOrder& order, const LinkCurve& curve,
+                     const WayLimits& limits) {
+    WayChoice best{Way::kDirect, 1};
+    double least = std::numeric_limits<double>::infinity();
+    for (const WayChoice choice : choices(geometry, order, limits)) {
+        const double cost =
+            weigh(order, choice, estimate(geometry, order, curve, limits.slot_bytes, choice));
+        if (cost < least) {
+            least = cost;
+            best = choice;
+        }
+    }
+    return best;
 }
 
 }  // namespace hicache

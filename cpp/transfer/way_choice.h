@@ -1,21 +1,45 @@
-// Which way a GPU copies, where the caller leaves it open.
+// Which way a GPU copies: the cheapest by what the link was measured to do.
+//
+// Pure: same copy, same curve, same choice.
 #pragma once
+
+#include <cstdint>
+#include <optional>
 
 #include "transfer/copy_geometry.h"
 #include "transfer/copy_job.h"
 #include "transfer/copy_options.h"
+#include "transfer/link_curve.h"
 
 namespace hicache {
 
-// Copy engines need some 4 us an operation whatever its size: from this many bytes an operation on,
-// they reach the link's speed and cost the model nothing. Measured, see docs/architecture.md.
-inline constexpr int64_t kLongOperation = 256 << 10;
+struct WayChoice {
+    Way way;
+    int group_layers;  // at most so many layers land together, > 0
 
-// Mean bytes of what a copy engine can move as one, in layer order. 0 for no pages.
-[[nodiscard]] int64_t operation_bytes(const CopyGeometry& geometry, const CopyOrder& order);
+    bool operator==(const WayChoice&) const = default;
+};
 
-// The copy engine for pages that are one block of bytes on both sides and for long operations, else
-// the kernel. Pure.
-[[nodiscard]] Way choose_way(const CopyGeometry& geometry, const CopyOrder& order);
+// What the choice is between.
+struct WayLimits {
+    std::optional<Way> asked{};  // no other, if it is possible
+    bool kernel = true;          // the GPU's processors can reach the host pool
+    int64_t slot_bytes = 0;      // of the staging ring, 0 = there is none
+};
+
+struct CopyEstimate {
+    double total = 0;     // seconds until all has landed
+    double step = 0;      // longest time between two landings of layers, or until the first
+    double queueing = 0;  // of the thread that queues it
+};
+
+// What the copy takes that way. Requires: the way is possible.
+[[nodiscard]] CopyEstimate estimate(const CopyGeometry& geometry, const CopyOrder& order,
+                                    const LinkCurve& curve, int64_t slot_bytes, WayChoice choice);
+
+// Weighs the time to the end; the longest wait for a layer, if they are awaited one by one; and,
+// while the model computes, what it loses. Requires: the copy has pages.
+[[nodiscard]] WayChoice choose_way(const CopyGeometry& geometry, const CopyOrder& order,
+                                   const LinkCurve& curve, const WayLimits& limits);
 
 }  // namespace hicache

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 GUARD = 0xA7
 LAYOUTS = ("layer_first", "page_first", "page_first_direct")
-WAYS = ("direct", "kernel")
+WAYS = ("direct", "kernel", "staged")
 ROWS = (132, 512, 576, 656, 1152)
 ARRANGEMENTS = ("layers", "padded", "packed", "rows_first")
 

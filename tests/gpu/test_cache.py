@@ -5,7 +5,7 @@ from __future__ import annotations
 import engine as random_engine
 import numpy as np
 import pytest
-from gpu_pools import LAYOUTS, torch
+from gpu_pools import LAYOUTS, WAYS, torch
 
 import hicache_nsa as hc
 
@@ -33,7 +33,7 @@ def device_holds(cache: hc.HiCache, page: int, ident: int) -> bool:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("way", ["auto", "kernel", "direct"])
+@pytest.mark.parametrize("way", ["auto", *WAYS])
 @pytest.mark.parametrize(("device_pages", "host_pages"), [(24, 40), (12, 0), (40, 12)])
 def test_random_work(monkeypatch, layout, way, device_pages, host_pages) -> None:
     monkeypatch.setattr(random_engine, "fill", fill)

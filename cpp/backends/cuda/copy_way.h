@@ -14,12 +14,17 @@ class CopyWay {
   public:
     virtual ~CopyWay() = default;
 
-    // Queues every byte of the copy on the stream, in the order of its layers, and calls
-    // gate.layer_queued() behind each of them. May block while the device's queue is full. Returns
+    // Queues every byte of the copy, behind what is queued on the stream, in the order of its
+    // layers, and calls gate.layers_queued() behind each group of `group_layers` or fewer. Device
+    // pages are touched on that stream only. May block while the device's queue is full. Returns
     // what has to live until the copy has ended, if anything. Requires: the device is current; one
     // thread at a time. Throws: std::runtime_error if CUDA refuses; some bytes may be queued then.
-    virtual std::shared_ptr<void> queue(const CopyOrder& order, cudaStream_t stream,
-                                        LayerGate& gate) = 0;
+    virtual std::shared_ptr<void> queue(const CopyOrder& order, int group_layers,
+                                        cudaStream_t stream, LayerGate& gate) = 0;
+
+    // What is queued on the stream from now on runs behind everything the way has queued on streams
+    // of its own. Requires and throws: as queue().
+    virtual void join(cudaStream_t) {}
 };
 
 }  // namespace hicache::cuda

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <stdexcept>
 #include <utility>
 
 #include "backends/cuda/cuda_call.h"
@@ -9,12 +10,18 @@
 #include "backends/cuda/direct_way.h"
 #include "backends/cuda/kernel_way.h"
 #include "backends/cuda/pinned_pool.h"
+#include "backends/cuda/staged_way.h"
 
 namespace hicache {
 namespace cuda {
 namespace {
 
 constexpr int kDefaultBlocks = 4;
+// Long enough to hide that a kernel has to wait for a place on the GPU; slots long enough for
+// pieces of a batch to follow each other without a gap.
+constexpr int64_t kStagingBytes = int64_t{32} << 20;
+constexpr int kSlots = 4;
+constexpr int64_t kSlotAlignment = 256;
 
 // Copies between one device and the host. See cuda_lane.h for how.
 class CudaBackend : public Backend {
@@ -22,11 +29,9 @@ class CudaBackend : public Backend {
     CudaBackend(int device, BackendSetup setup)
         : pool_(device, setup.host, setup.options), shared_(device, setup) {
         const DeviceScope scope(device);
-        shared_.kernel_possible = pool_.device_address() != 0;
-        for (const Direction direction : kDirections) {
-            lanes_[index(direction)] =
-                std::make_unique<CudaLane>(shared_, direction, make_ways(setup));
-        }
+        require(load_kernels(), "Loading the kernels");
+        for (const Direction direction : kDirections)
+            lanes_[index(direction)] = make_lane(direction);
         try {
             for (auto& each : lanes_)
                 each->start();
@@ -34,8 +39,10 @@ class CudaBackend : public Backend {
             CudaBackend::close(0);
             throw;
         }
-        if (setup.options.way == Way::kKernel && !shared_.kernel_possible) {
-            warning_ = "io_backend 'kernel' needs a pinned host pool; copies go by copy engine. ";
+        const auto& asked = setup.options.way;
+        if (asked && *asked != Way::kDirect && pool_.device_address() == 0) {
+            warning_ += message("io_backend '", name(*asked),
+                                "' needs a pinned host pool; copies go by copy engine. ");
         }
         warning_ += pool_.warning();
     }
@@ -92,17 +99,42 @@ class CudaBackend : public Backend {
   private:
     [[nodiscard]] CudaLane& lane(Direction direction) { return *lanes_[index(direction)]; }
 
-    [[nodiscard]] CudaLane::Ways make_ways(const BackendSetup& setup) const {
-        CudaLane::Ways ways;
-        ways[static_cast<size_t>(Way::kDirect)] = std::make_unique<DirectWay>(
-            setup.geometry, setup.host.data(), pool_.cut_bytes(), pool_.pinned(), shared_.events);
-        if (shared_.kernel_possible) {
-            const int asked = setup.options.kernel_blocks;
-            ways[static_cast<size_t>(Way::kKernel)] =
-                std::make_unique<KernelWay>(*setup.geometry, pool_.device_address(),
-                                            asked > 0 ? asked : kDefaultBlocks, shared_.events);
+    // The ring of one direction; nullptr, with a warning, if the device has no room.
+    [[nodiscard]] std::unique_ptr<StagingRing> make_ring() {
+        const BackendSetup& setup = shared_.setup;
+        const int64_t asked = setup.options.staging_bytes;
+        const int64_t total = asked > 0 ? asked : kStagingBytes;
+        const int64_t slot = std::max({total / kSlots, setup.layer_bytes, kSlotAlignment});
+        const int64_t aligned = (slot + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+        try {
+            return std::make_unique<StagingRing>(aligned, kSlots);
+        } catch (const std::runtime_error& error) {
+            warning_ = message(error.what(), " Copies go on without a staging ring, slower. ");
+            return nullptr;
         }
-        return ways;
+    }
+
+    [[nodiscard]] std::unique_ptr<CudaLane> make_lane(Direction direction) {
+        const BackendSetup& setup = shared_.setup;
+        const int asked = setup.options.kernel_blocks;
+        const int blocks = asked > 0 ? asked : kDefaultBlocks;
+        const CopyEngine engine(setup.host.data(), pool_.cut_bytes(), pool_.pinned());
+        CudaLane::Ways ways;
+        WayLimits limits{setup.options.way, false, 0};
+        ways[static_cast<size_t>(Way::kDirect)] =
+            std::make_unique<DirectWay>(setup.geometry, engine, shared_.events);
+        if (pool_.device_address() != 0) {
+            limits.kernel = true;
+            ways[static_cast<size_t>(Way::kKernel)] = std::make_unique<KernelWay>(
+                *setup.geometry, pool_.device_address(), blocks, shared_.events);
+            if (auto ring = make_ring()) {
+                limits.slot_bytes = ring->slot_bytes();
+                ways[static_cast<size_t>(Way::kStaged)] =
+                    std::make_unique<StagedWay>(setup.geometry, engine, std::move(ring), blocks,
+                                                priority_of(direction), shared_.events);
+            }
+        }
+        return std::make_unique<CudaLane>(shared_, direction, std::move(ways), limits);
     }
 
     PinnedPool pool_;

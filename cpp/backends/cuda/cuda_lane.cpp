@@ -1,5 +1,7 @@
 #include "backends/cuda/cuda_lane.h"
 
+#include <sys/prctl.h>
+
 #include <exception>
 #include <utility>
 #include <vector>
@@ -12,15 +14,15 @@ namespace hicache::cuda {
 namespace {
 
 cudaStream_t make_stream(Direction direction) {
-    int lowest = 0;
-    int highest = 0;
-    require(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "Asking for stream priorities");
     cudaStream_t stream = nullptr;
-    // A request waits for its loads; saves can take their time.
-    const int priority = direction == Direction::kHostToDevice ? highest : lowest;
-    require(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority),
+    require(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority_of(direction)),
             "Creating a stream");
     return stream;
+}
+
+// Linux lets a sleep of this thread take 50 us longer than asked unless told otherwise.
+void sleep_exactly() {
+    prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds
 }
 
 std::vector<FencePtr> host_fences(const CopyOrder& order) {
@@ -33,15 +35,29 @@ std::vector<FencePtr> host_fences(const CopyOrder& order) {
 
 }  // namespace
 
-CudaLane::CudaLane(LaneShared& shared, Direction direction, Ways ways)
+int priority_of(Direction direction) {
+    int lowest = 0;
+    int highest = 0;
+    require(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "Asking for stream priorities");
+    return direction == Direction::kHostToDevice ? highest : lowest;
+}
+
+CudaLane::CudaLane(LaneShared& shared, Direction direction, Ways ways, const WayLimits& limits)
     : shared_(shared),
       direction_(direction),
       ways_(std::move(ways)),
+      limits_(limits),
       stream_(make_stream(direction)) {}
 
 void CudaLane::start() {
-    queuer_ = std::thread([this] { queue_copies(); });
-    finisher_ = std::thread([this] { finish_copies(); });
+    queuer_ = std::thread([this] {
+        sleep_exactly();
+        queue_copies();
+    });
+    finisher_ = std::thread([this] {
+        sleep_exactly();
+        finish_copies();
+    });
 }
 
 CudaLane::~CudaLane() {
@@ -110,10 +126,12 @@ void CudaLane::queue_copies() {
     shared_.changed.notify_all();
 }
 
-Way CudaLane::way_for(const CopyOrder& order) const {
-    if (!shared_.kernel_possible) return Way::kDirect;
-    const auto& asked = shared_.setup.options.way;
-    return asked ? *asked : choose_way(*shared_.setup.geometry, order);
+CopyWay& CudaLane::take(Way way) {
+    shared_.setup.counters[index(direction_)]->took(way);
+    CopyWay* const next = ways_[static_cast<size_t>(way)].get();
+    if (way_ != nullptr && way_ != next) way_->join(stream_);
+    way_ = next;
+    return *next;
 }
 
 void CudaLane::order_after_fences(const CopyOrder& order) {
@@ -126,6 +144,7 @@ void CudaLane::order_after_fences(const CopyOrder& order) {
 
 void CudaLane::mark_end(Queued& copy) noexcept {
     try {
+        if (way_ != nullptr) way_->join(stream_);
         copy.last = std::make_shared<PooledEvent>(shared_.events->record(stream_));
     } catch (const std::exception&) {
         // The device is lost: nothing that was queued runs any more.
@@ -139,9 +158,9 @@ CudaLane::Queued CudaLane::queue(const Queued& waiting, std::optional<std::strin
     if (queued.error || order.plan.num_pages() == 0) return queued;
     try {
         order_after_fences(order);
-        const Way way = way_for(order);
-        shared_.setup.counters[index(direction_)]->took(way);
-        queued.held = ways_[static_cast<size_t>(way)]->queue(order, stream_, *queued.gate);
+        const auto [way, group_layers] =
+            choose_way(*shared_.setup.geometry, order, *shared_.setup.options.link_curve, limits_);
+        queued.held = take(way).queue(order, group_layers, stream_, *queued.gate);
     } catch (const std::exception& failure) {
         queued.error = failure.what();
         mark_end(queued);
@@ -169,7 +188,7 @@ void CudaLane::wait_landed(Queued& copy) {
     const CopyOrder& order = copy.job->order();
     try {
         if (copy.error) {  // not the whole stream: later copies may wait for whoever waits for us
-            if (copy.last) require(cudaEventSynchronize(copy.last->get()), "A copy on the GPU");
+            if (copy.last) copy.last->wait("A copy on the GPU");
         } else if (order.plan.num_pages() > 0) {
             for (int position = 0; position < static_cast<int>(order.layers.size()); ++position) {
                 copy.gate->wait_landed(position);

@@ -20,6 +20,7 @@
 
 #include "backends/cuda/copy_way.h"
 #include "transfer/backend.h"
+#include "transfer/way_choice.h"
 
 namespace hicache::cuda {
 
@@ -33,7 +34,6 @@ struct LaneShared {
     const int device;
     const BackendSetup setup;
     const std::shared_ptr<EventPool> events;
-    bool kernel_possible = false;
     std::mutex mutex;                 // guards the queues of both lanes
     std::condition_variable changed;  // of any of them
     std::atomic<bool> closing{false};
@@ -41,12 +41,16 @@ struct LaneShared {
     std::array<int64_t, 2> completed{0, 0};  // by direction: number of the copy that ended last
 };
 
+// A request waits for its loads; saves can take their time. Requires: the device is current.
+[[nodiscard]] int priority_of(Direction direction);
+
 class CudaLane {
   public:
-    using Ways = std::array<std::unique_ptr<CopyWay>, kWays>;  // the kernel may be missing
+    using Ways = std::array<std::unique_ptr<CopyWay>, kWays>;
 
+    // ways: those that the limits say are possible.
     // Requires: the device is current. Throws: std::runtime_error if CUDA refuses a stream.
-    CudaLane(LaneShared& shared, Direction direction, Ways ways);
+    CudaLane(LaneShared& shared, Direction direction, Ways ways, const WayLimits& limits);
     ~CudaLane();  // requires: shared.closing
     CudaLane(const CudaLane&) = delete;
     CudaLane& operator=(const CudaLane&) = delete;
@@ -76,7 +80,7 @@ class CudaLane {
     [[nodiscard]] Queued queue(const Queued& waiting, std::optional<std::string> error);
     void mark_end(Queued& copy) noexcept;
     void order_after_fences(const CopyOrder& order);
-    [[nodiscard]] Way way_for(const CopyOrder& order) const;
+    [[nodiscard]] CopyWay& take(Way way);
     void finish_copies();
     void wait_landed(Queued& copy);
     void end(Queued& copy);
@@ -84,7 +88,9 @@ class CudaLane {
     LaneShared& shared_;
     const Direction direction_;
     const Ways ways_;
+    const WayLimits limits_;
     cudaStream_t stream_ = nullptr;
+    CopyWay* way_ = nullptr;  // of the copy queued last
 
     std::deque<Queued> waiting_;  // submitted, oldest first; the first may be on its way to queued_
     std::deque<Queued> queued_;   // on the stream

@@ -1,137 +1,45 @@
 #include "backends/cuda/direct_way.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "backends/cuda/cuda_call.h"
+#include "transfer/block_plan.h"
 
 namespace hicache::cuda {
-namespace {
 
-// Below this mean run length whole records win against layer by layer, where there is the choice.
-constexpr int64_t kShortRun = 16;
+DirectWay::DirectWay(std::shared_ptr<const CopyGeometry> geometry, CopyEngine engine,
+                     std::shared_ptr<EventPool> events)
+    : geometry_(std::move(geometry)), engine_(engine), events_(std::move(events)) {}
 
-// A batch takes the room of one operation for about so many of its pieces.
-constexpr size_t kPiecesOfACall = 16;
-
-std::byte* device_pointer(uint64_t address) {
-    return reinterpret_cast<std::byte*>(address);
-}
-
-cudaMemcpyKind kind_of(Direction direction) {
-    return direction == Direction::kHostToDevice ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
-}
-
-}  // namespace
-
-DirectWay::DirectWay(std::shared_ptr<const CopyGeometry> geometry, std::byte* host,
-                     int64_t chunk_bytes, bool pinned, std::shared_ptr<EventPool> events)
-    : geometry_(std::move(geometry)),
-      host_(host),
-      chunk_bytes_(chunk_bytes),
-      pinned_(pinned),
-      events_(std::move(events)) {}
-
-bool DirectWay::whole_records(const CopyOrder& order) const {
-    const auto& record = geometry_->record();
+bool DirectWay::whole_records(const CopyOrder& order, int group_layers) const {
     const auto layers = static_cast<size_t>(geometry_->num_layers());
-    if (record.empty() || order.layers.size() != layers) return false;
-    if (record.size() == 1 && record[0].layers == 1) return true;
-    const auto runs = static_cast<int64_t>(order.plan.runs().size());
-    return order.plan.num_pages() < kShortRun * runs && record.size() * 4 <= layers;
+    return !geometry_->record().empty() && order.layers.size() == layers &&
+           static_cast<size_t>(group_layers) >= layers;
 }
 
-std::shared_ptr<void> DirectWay::queue(const CopyOrder& order, cudaStream_t stream,
-                                       LayerGate& gate) {
+std::shared_ptr<void> DirectWay::queue(const CopyOrder& order, int group_layers,
+                                       cudaStream_t stream, LayerGate& gate) {
     QueueLimit limit(events_, stream);
     std::vector<Block> blocks;
-    const bool whole = whole_records(order);
-    if (whole) {
+    const auto layers = static_cast<int>(order.layers.size());
+    if (whole_records(order, group_layers)) {
         for (const PageRun& run : order.plan.runs()) {
             for (const RecordPart& part : geometry_->record())
                 append_blocks(part, run, blocks);
         }
-        queue_blocks(blocks, order.direction, stream, limit);
+        engine_.queue(blocks, order.direction, stream, limit);
+        gate.layers_queued(0, layers, stream);
+        return nullptr;
     }
-    for (size_t position = 0; position < order.layers.size(); ++position) {
-        if (!whole) {
-            blocks.clear();
-            for (const Segment& segment : geometry_->segments(order.layers[position])) {
-                for (const PageRun& run : order.plan.runs())
-                    append_blocks(segment, run, blocks);
-            }
-            queue_blocks(blocks, order.direction, stream, limit);
+    for (int position = 0; position < layers; ++position) {
+        blocks.clear();
+        for (const Segment& segment : geometry_->segments(order.layers[position])) {
+            for (const PageRun& run : order.plan.runs())
+                append_blocks(segment, run, blocks);
         }
-        gate.layer_queued(static_cast<int>(position), stream);
+        engine_.queue(blocks, order.direction, stream, limit);
+        gate.layers_queued(position, position + 1, stream);
     }
     return nullptr;
-}
-
-void DirectWay::queue_blocks(const std::vector<Block>& blocks, Direction direction,
-                             cudaStream_t stream, QueueLimit& limit) const {
-    const std::vector<Block> cut =
-        chunk_bytes_ > 0 ? cut_at_chunks(blocks, chunk_bytes_) : std::vector<Block>{};
-    std::vector<Block> pieces;
-    for (const Block& block : chunk_bytes_ > 0 ? cut : blocks) {
-        if (block.rows == 1) {
-            pieces.push_back(block);
-            if (pieces.size() == size_t{QueueLimit::kStep})
-                queue_pieces(pieces, direction, stream, limit);
-        } else {
-            queue_rectangle(block, direction, stream);
-            limit.queued(1);
-        }
-    }
-    queue_pieces(pieces, direction, stream, limit);
-}
-
-void DirectWay::queue_rectangle(const Block& block, Direction direction,
-                                cudaStream_t stream) const {
-    void* to = device_pointer(block.device);
-    void* from = host_ + block.host;
-    auto to_pitch = static_cast<size_t>(block.device_pitch);
-    auto from_pitch = static_cast<size_t>(block.host_pitch);
-    if (direction == Direction::kDeviceToHost) {
-        std::swap(to, from);
-        std::swap(to_pitch, from_pitch);
-    }
-    require(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, static_cast<size_t>(block.width),
-                              static_cast<size_t>(block.rows), kind_of(direction), stream),
-            "Copying ", block.rows, " rows of ", block.width, " bytes");
-}
-
-void DirectWay::queue_pieces(std::vector<Block>& pieces, Direction direction, cudaStream_t stream,
-                             QueueLimit& limit) const {
-    if (pieces.empty()) return;
-    std::vector<void*> to;
-    std::vector<void*> from;
-    std::vector<size_t> bytes;
-    for (const Block& piece : pieces) {
-        to.push_back(device_pointer(piece.device));
-        from.push_back(host_ + piece.host);
-        bytes.push_back(static_cast<size_t>(piece.width));
-    }
-    if (direction == Direction::kDeviceToHost) to.swap(from);
-    size_t single = 0;
-#if CUDART_VERSION >= 13000
-    if (pinned_ && pieces.size() > 1) {
-        cudaMemcpyAttributes attributes{};
-        attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
-        attributes.flags = cudaMemcpyFlagPreferOverlapWithCompute;
-        size_t first = 0;
-        require(cudaMemcpyBatchAsync(to.data(), from.data(), bytes.data(), bytes.size(),
-                                     &attributes, &first, 1, stream),
-                "Copying a batch of ", pieces.size(), " pieces");
-        single = pieces.size();
-    }
-#endif
-    for (size_t i = single; i < pieces.size(); ++i) {
-        require(cudaMemcpyAsync(to[i], from[i], bytes[i], kind_of(direction), stream), "Copying ",
-                bytes[i], " bytes");
-    }
-    const size_t calls = pieces.size() - single + 1 + single / kPiecesOfACall;
-    limit.queued(static_cast<int>(calls));
-    pieces.clear();
 }
 
 }  // namespace hicache::cuda

@@ -1,5 +1,6 @@
 #include "backends/cuda/event_pool.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -24,6 +25,20 @@ PooledEvent& PooledEvent::operator=(PooledEvent&& other) noexcept {
     return *this;
 }
 
+void PooledEvent::wait(const char* what) const {
+    using Clock = std::chrono::steady_clock;
+    using std::chrono::microseconds;
+    const auto started = Clock::now();
+    for (;;) {
+        const cudaError_t status = cudaEventQuery(event_);
+        if (status != cudaErrorNotReady) return require(status, what);
+        static_cast<void>(cudaGetLastError());
+        const Clock::duration waited = Clock::now() - started;
+        std::this_thread::sleep_for(
+            std::clamp<Clock::duration>(waited / 4, microseconds(5), microseconds(100)));
+    }
+}
+
 EventPool::~EventPool() {
     if (process_.forked()) return;
     const OutsideCapture outside;
@@ -41,8 +56,7 @@ PooledEvent EventPool::record(cudaStream_t stream) {
         }
     }
     if (event == nullptr) {
-        constexpr unsigned kFlags = cudaEventDisableTiming | cudaEventBlockingSync;
-        require(cudaEventCreateWithFlags(&event, kFlags), "cudaEventCreate");
+        require(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
     }
     PooledEvent held(shared_from_this(), event);
     require(cudaEventRecord(event, stream), "Recording an event on stream ", stream);

@@ -27,6 +27,10 @@ class PooledEvent {
     PooledEvent& operator=(PooledEvent&& other) noexcept;
 
     [[nodiscard]] cudaEvent_t get() const { return event_; }
+    // Waits on the host by looking now and then; no event of ours interrupts the host, since a
+    // stream stands still meanwhile. Requires: the device is current; it was recorded.
+    // Throws: std::runtime_error that begins with `what` if the work before it failed.
+    void wait(const char* what) const;
     [[nodiscard]] explicit operator bool() const { return event_ != nullptr; }
 
   private:

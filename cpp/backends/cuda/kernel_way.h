@@ -19,14 +19,14 @@ class KernelWay : public CopyWay {
     KernelWay(const CopyGeometry& geometry, uint64_t host, int blocks,
               std::shared_ptr<EventPool> events);
 
-    std::shared_ptr<void> queue(const CopyOrder& order, cudaStream_t stream,
+    std::shared_ptr<void> queue(const CopyOrder& order, int group_layers, cudaStream_t stream,
                                 LayerGate& gate) override;
 
   private:
     const std::shared_ptr<EventPool> events_;
     const int blocks_;
     std::vector<int> first_segment_;  // by layer, one entry more than layers
-    DeviceMemory segments_;
+    DeviceArray<KernelSegment> segments_;
     std::shared_ptr<PageTables> tables_;
 };
 

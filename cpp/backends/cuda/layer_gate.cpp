@@ -23,12 +23,12 @@ void LayerGate::check_stream(uintptr_t stream) const {
 
 cudaEvent_t LayerGate::event_soon(int position, std::unique_lock<std::mutex>& lock) {
     const auto started = std::chrono::steady_clock::now();
-    const auto over = [&] { return events_[position] || open_ || *held_ > 0; };
+    const auto over = [&] { return events_[position] != nullptr || open_ || *held_ > 0; };
     if (!over() && patience_.count() > 0) {
         changed_.wait_for(lock, patience_, over);
         patience_ -= std::chrono::steady_clock::now() - started;
     }
-    return events_[position].get();
+    return events_[position] == nullptr ? nullptr : events_[position]->get();
 }
 
 void LayerGate::open() {
@@ -57,31 +57,36 @@ void LayerGate::enqueue_wait(int position, uintptr_t stream) {
     }
 }
 
-void LayerGate::layer_queued(int position, cudaStream_t stream) {
-    bool written = false;
-    for (;;) {
-        // Behind the write of the flag, so that the slot has no write outstanding once it is done.
-        PooledEvent event = pool_->record(stream);
+void LayerGate::layers_queued(int first, int last, cudaStream_t stream) {
+    std::vector<bool> written(static_cast<size_t>(last - first), false);
+    for (bool complete = false; !complete;) {
+        // Behind the writes of flags, so that the slot has no write outstanding once it is done.
+        const auto event = std::make_shared<PooledEvent>(pool_->record(stream));
+        std::vector<int> awaited;
         {
             std::lock_guard lock(mutex_);
-            if (written || !awaited_[position]) {  // whoever comes from now on takes the event
-                events_[position] = std::move(event);
-                break;
+            for (int position = first; position < last; ++position) {
+                if (awaited_[position] && !written[position - first]) awaited.push_back(position);
             }
+            complete = awaited.empty();
+            for (int position = first; complete && position < last; ++position)
+                events_[position] = event;  // whoever comes from now on takes the event
         }
-        queue_write(stream, flags_.address(position), flags_.value());
-        written = true;
+        for (const int position : awaited) {
+            queue_write(stream, flags_.address(position), flags_.value());
+            written[position - first] = true;
+        }
     }
     changed_.notify_all();
 }
 
 void LayerGate::wait_landed(int position) const {
-    cudaEvent_t event = nullptr;
+    std::shared_ptr<PooledEvent> event;
     {
         std::lock_guard lock(mutex_);
-        event = events_[position].get();
+        event = events_[position];
     }
-    require(cudaEventSynchronize(event), "A copy on the GPU");
+    event->wait("A copy on the GPU");
 }
 
 }  // namespace hicache::cuda

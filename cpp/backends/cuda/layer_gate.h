@@ -40,9 +40,9 @@ class LayerGate : public StreamGate {
     void enqueue_wait(int position, uintptr_t stream) override;
 
     // For the backend. Requires: the device is current.
-    // All bytes of the layer are queued on the stream. Each position once.
-    void layer_queued(int position, cudaStream_t stream);
-    // Waits on the host until a layer has landed. Requires: layer_queued(position) was called.
+    // All bytes of the layers at positions [first, last) are queued on the stream. Each once.
+    void layers_queued(int first, int last, cudaStream_t stream);
+    // Waits on the host until a layer has landed. Requires: it was queued.
     // Throws: std::runtime_error if the work before it failed.
     void wait_landed(int position) const;
     // The copy has ended: releases whoever still waits.
@@ -59,8 +59,8 @@ class LayerGate : public StreamGate {
     std::condition_variable changed_;
     std::chrono::steady_clock::duration patience_{kPatience};
     bool open_ = false;
-    std::vector<PooledEvent> events_;  // by position; empty until queued
-    std::vector<bool> awaited_;        // by position; a stream waits for the flag
+    std::vector<std::shared_ptr<PooledEvent>> events_;  // by position; none until queued
+    std::vector<bool> awaited_;                         // by position; a stream waits for the flag
 };
 
 }  // namespace hicache::cuda

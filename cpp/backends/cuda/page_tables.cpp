@@ -8,31 +8,6 @@
 
 namespace hicache::cuda {
 
-DeviceMemory::DeviceMemory(size_t bytes) {
-    require(cudaMalloc(&memory_, std::max<size_t>(bytes, 1)), "Allocating ", bytes,
-            " bytes on the GPU");
-}
-
-DeviceMemory::~DeviceMemory() {
-    if (memory_ != nullptr) static_cast<void>(accept(cudaFree(memory_)));
-}
-
-DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept
-    : memory_(std::exchange(other.memory_, nullptr)) {}
-
-DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
-    std::swap(memory_, other.memory_);
-    return *this;
-}
-
-PinnedMemory::PinnedMemory(size_t bytes) {
-    require(cudaHostAlloc(&memory_, bytes, cudaHostAllocDefault), "Pinning ", bytes, " bytes");
-}
-
-PinnedMemory::~PinnedMemory() {
-    static_cast<void>(accept(cudaFreeHost(memory_)));
-}
-
 PageTable::PageTable(int64_t capacity)
     : capacity_(capacity),
       host_(static_cast<size_t>(capacity) * sizeof(PagePair)),

@@ -3,47 +3,16 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "backends/cuda/device_memory.h"
 #include "backends/cuda/page_kernel.h"
 #include "transfer/copy_plan.h"
 
 namespace hicache::cuda {
-
-// Memory of the device; freed at the end. Requires: the device is current when it is made.
-class DeviceMemory {
-  public:
-    DeviceMemory() = default;
-    // Throws: std::runtime_error if there is too little.
-    explicit DeviceMemory(size_t bytes);
-    ~DeviceMemory();
-    DeviceMemory(DeviceMemory&& other) noexcept;
-    DeviceMemory& operator=(DeviceMemory&& other) noexcept;
-
-    [[nodiscard]] void* get() const { return memory_; }
-
-  private:
-    void* memory_ = nullptr;
-};
-
-// Pinned host memory; freed at the end.
-class PinnedMemory {
-  public:
-    // Throws: std::runtime_error if none can be had.
-    explicit PinnedMemory(size_t bytes);
-    ~PinnedMemory();
-    PinnedMemory(const PinnedMemory&) = delete;
-    PinnedMemory& operator=(const PinnedMemory&) = delete;
-
-    [[nodiscard]] void* get() const { return memory_; }
-
-  private:
-    void* memory_ = nullptr;
-};
 
 class PageTable {
   public:

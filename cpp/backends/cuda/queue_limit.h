@@ -27,7 +27,7 @@ class QueueLimit {
         since_ = 0;
         marks_.push_back(events_->record(stream_));
         if (marks_.size() < 3) return;
-        require(cudaEventSynchronize(marks_.front().get()), "A copy on the GPU");
+        marks_.front().wait("A copy on the GPU");
         marks_.pop_front();
     }
 

@@ -1,0 +1,32 @@
+// Slots of device memory that copies pass through, used in turn.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backends/cuda/device_memory.h"
+#include "backends/cuda/event_pool.h"
+
+namespace hicache::cuda {
+
+class StagingRing {
+  public:
+    struct Slot {
+        uint64_t address;
+        PooledEvent free;  // behind its last use; none before the first
+    };
+
+    // Requires: the device is current. Throws: std::runtime_error if there is too little memory.
+    StagingRing(int64_t slot_bytes, int slots);
+
+    [[nodiscard]] int64_t slot_bytes() const { return slot_bytes_; }
+    [[nodiscard]] Slot& next();
+
+  private:
+    const int64_t slot_bytes_;
+    const DeviceMemory memory_;
+    std::vector<Slot> slots_;
+    size_t next_ = 0;
+};
+
+}  // namespace hicache::cuda

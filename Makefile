@@ -1,6 +1,7 @@
 # make demo   first result on a fresh machine: own environment, torch, this package, `hicache demo`
 # make test   everything CI checks: C++ tests, lint, types, pytest
 # make test-sanitizers  the C++ tests under the address and the thread sanitizer (not part of make test)
+# make bench-cpp  the C++ bench binary, build/bench-cpp/bench/cpp/hicache_bench
 # make lint   the pre-commit hooks: ruff, mypy --strict, clang-format    make format   applies the fixes
 # make clean  removes the environment and the builds
 #
@@ -13,22 +14,23 @@ TORCH ?= torch==2.13.0
 DEMO ?=
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CPP_BUILD ?= build/cpp-tests
+BENCH_BUILD ?= build/bench-cpp
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # The package is installed again when one of these has changed.
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src cpp -type f -not -name '*.pyc' -not -path 'cpp/tests/*')
-CPP_FILES = $(shell find cpp -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
+CPP_FILES = $(shell find cpp bench/cpp -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
 # Configure, build and run the C++ tests: $(call run_cpp_tests,build folder,more options of CMake)
 define run_cpp_tests
 PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B $(1) -G Ninja -DCMAKE_BUILD_TYPE=Debug \
-    -DHICACHE_TESTS=ON -DHICACHE_WERROR=ON -DHICACHE_PYTHON=OFF $(2)
+    -DHICACHE_TESTS=ON -DHICACHE_BENCH=ON -DHICACHE_WERROR=ON -DHICACHE_PYTHON=OFF $(2)
 PATH="$(abspath $(BIN)):$$PATH" cmake --build $(1) --parallel $(JOBS)
 PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir $(1) --output-on-failure --no-tests=error
 endef
 
-.PHONY: help demo test lint format test-cpp test-sanitizers test-python install-demo install-test clean
+.PHONY: help demo test lint format test-cpp test-sanitizers test-python bench-cpp install-demo install-test clean
 .DEFAULT_GOAL := help
 
 help:
@@ -65,6 +67,11 @@ $(VENV)/.test: $(VENV)/.torch $(SOURCES)
 	@$(PIP) install --quiet '.[demo,test]' 'cmake>=3.26' ninja
 	@touch $@
 
+# No torch: the C++ bench needs no Python at all.
+$(VENV)/.cmake: $(VENV)/.created
+	@$(PIP) install --quiet 'cmake>=3.26' ninja
+	@touch $@
+
 install-demo: $(VENV)/.demo
 
 install-test: $(VENV)/.test
@@ -79,6 +86,13 @@ test-sanitizers: install-test
 	bash .ci/debian-packages
 	$(call run_cpp_tests,$(CPP_BUILD)-address,-DHICACHE_SANITIZE=address)
 	$(call run_cpp_tests,$(CPP_BUILD)-thread,-DHICACHE_SANITIZE=thread)
+
+bench-cpp: $(VENV)/.cmake
+	bash .ci/debian-packages
+	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B $(BENCH_BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release \
+	    -DHICACHE_BENCH=ON -DHICACHE_PYTHON=OFF
+	PATH="$(abspath $(BIN)):$$PATH" cmake --build $(BENCH_BUILD) --parallel $(JOBS) --target hicache_bench
+	@echo "Built $(BENCH_BUILD)/bench/cpp/hicache_bench (--help lists its options)."
 
 # The hooks of .pre-commit-config.yaml, over every file: one definition for commits and for CI.
 # pre-commit asks git for the files; in an unpacked sdist, which git does not know, the same tools run

@@ -2,7 +2,6 @@
 
 #include "core/errors.h"
 #include "name_filter.h"
-#include "way_name.h"
 
 namespace hicache::bench {
 namespace {
@@ -12,16 +11,15 @@ namespace {
 std::vector<std::optional<Way>> ways_of(const std::string& device, const std::string& layout) {
     std::vector<std::optional<Way>> ways{std::nullopt};
     if (device == "cpu" || layout == "page_first_direct") return ways;
-    for (int way = 0; way < kWays; ++way)
-        ways.emplace_back(static_cast<Way>(way));
+    ways.insert(ways.end(), kAllWays.begin(), kAllWays.end());
     return ways;
 }
 
 }  // namespace
 
 std::string BenchCase::id() const {
-    return message(device, "/", layout, "/", way ? way_name(*way) : "auto", "/run", run, "/pages",
-                   pages, "/", name(direction));
+    return message(device, "/", layout, "/", way ? hicache::name(*way) : "auto", "/run", run,
+                   "/pages", pages, "/", name(direction));
 }
 
 std::vector<BenchCase> chosen_cases(const Options& options) {

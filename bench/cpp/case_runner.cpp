@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "core/errors.h"
-#include "way_name.h"
 
 namespace hicache::bench {
 namespace {
@@ -62,9 +61,9 @@ std::optional<int64_t> page_besides(std::vector<int64_t> named, int64_t pool) {
 
 std::vector<std::string> ways_taken(const TransferTotals& before, const TransferTotals& after) {
     std::vector<std::string> ways;
-    for (size_t way = 0; way < after.by_way.size(); ++way) {
-        if (after.by_way[way] > before.by_way[way])
-            ways.emplace_back(way_name(static_cast<Way>(way)));
+    for (const Way way : kAllWays) {
+        const auto at = static_cast<size_t>(way);
+        if (after.by_way[at] > before.by_way[at]) ways.emplace_back(name(way));
     }
     return ways;
 }

@@ -22,8 +22,9 @@ void bind_allocator(nb::module_& m) {
         .def_prop_ro("total_pages", &PageAllocator::total_pages, "Pages that can be handed out.")
         .def_prop_ro("free_pages", &PageAllocator::free_pages)
         .def_prop_ro("num_extents", &PageAllocator::num_extents,
-                     "Maximal runs of neighbouring free pages.")
-        .def_prop_ro("largest_extent", &PageAllocator::largest_extent, "Pages of the longest run.")
+                     "Free extents: maximal runs of neighbouring free pages.")
+        .def_prop_ro("largest_extent", &PageAllocator::largest_extent,
+                     "Pages of the longest free extent.")
         .def(
             "allocate",
             [](PageAllocator& self, int64_t n) -> std::optional<Int64Result> {
@@ -32,8 +33,9 @@ void bind_allocator(nb::module_& m) {
                 return int64_result(std::move(*pages));
             },
             "n"_a, nb::rv_policy::copy,
-            "n page ids, ascending and in as few runs of neighbours as possible; None if fewer are "
-            "free.")
+            "n page ids, ascending and in as few runs of neighbours as possible, from the upper "
+            "end of "
+            "the smallest run that has them; None if fewer are free.")
         .def(
             "free", [](PageAllocator& self, const PageArray& pages) { self.free(items(pages)); },
             "pages"_a.noconvert(),

@@ -1,7 +1,6 @@
 #include "core/free_extents.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "core/errors.h"
 
@@ -83,8 +82,9 @@ Extent FreeExtents::take(int64_t wanted) {
     if (length < 0) length = lengths_.largest();
     const Extent whole{static_cast<int64_t>(heads_[length]) - 1, length};
     unlink(whole);
-    const Extent taken{whole.start, std::min(wanted, length)};
-    if (taken.length < length) link({taken.start + taken.length, length - taken.length});
+    const int64_t rest = std::max<int64_t>(length - wanted, 0);
+    const Extent taken{whole.start + rest, length - rest};
+    if (rest > 0) link({whole.start, rest});
     set_bits(taken, false);
     return taken;
 }
@@ -107,6 +107,22 @@ void FreeExtents::check_extent(Extent extent) const {
     }
 }
 
+void FreeExtents::check_walk() const {
+    int64_t count = 0, pages = 0, largest = 0, length = 0;
+    for (int64_t page = 0; page < num_pages_; ++page) {
+        length = is_free(page) ? length + 1 : 0;
+        pages += length > 0;
+        count += length == 1;
+        largest = std::max(largest, length);
+    }
+    if (pages != pages_) bad_state("free pages by bitmap ", pages, " != by counter ", pages_);
+    if (count != count_) bad_state("free extents by bitmap ", count, " != by counter ", count_);
+    if (largest != this->largest()) {
+        bad_state("largest free extent by bitmap ", largest, " != by its lengths ",
+                  this->largest());
+    }
+}
+
 void FreeExtents::check() const {
     int64_t count = 0;
     int64_t pages = 0;
@@ -120,10 +136,7 @@ void FreeExtents::check() const {
     }
     if (count != count_) bad_state("free extents in lists ", count, " != by counter ", count_);
     if (pages != pages_) bad_state("free pages in lists ", pages, " != by counter ", pages_);
-    int64_t bits = 0;
-    for (int64_t word = 0; word < free_bits_.size(); ++word)
-        bits += std::popcount(free_bits_[word]);
-    if (bits != pages_) bad_state("free pages by bitmap ", bits, " != by counter ", pages_);
+    check_walk();
 }
 
 }  // namespace hicache

@@ -34,8 +34,12 @@ class FreeExtents {
     // Adds pages that are not free, joined with free neighbours. Requires: length > 0, in range.
     void add(Extent extent);
 
-    // Takes up to `wanted` pages as one extent: from the smallest extent that has them all, else
-    // the whole largest one. Requires: wanted > 0, pages() > 0.
+    // Takes up to `wanted` pages as one extent: the upper end of the smallest extent that has them
+    // all, else the whole largest one. Requires: wanted > 0, pages() > 0.
+    //
+    // Upper end: a cache gives pages back from the tails of its prefixes, the oldest prefix first.
+    // Where a later prefix lies below an earlier one, the pages that come free one after the other
+    // are neighbours, and a pool that stays full goes round like a ring.
     [[nodiscard]] Extent take(int64_t wanted);
 
     // Throws: std::runtime_error with both sides of the equation that does not hold.
@@ -46,6 +50,7 @@ class FreeExtents {
     void unlink(Extent extent);
     void set_bits(Extent extent, bool free);
     void check_extent(Extent extent) const;
+    void check_walk() const;
 
     int64_t num_pages_;
     int64_t count_ = 0;

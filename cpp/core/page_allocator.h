@@ -26,11 +26,14 @@ class PageAllocator {
     [[nodiscard]] int64_t num_pages() const { return num_pages_; }
     [[nodiscard]] int64_t total_pages() const { return num_pages_ - num_reserved_; }
     [[nodiscard]] int64_t free_pages() const { return extents_.pages(); }
+    // How fragmented the free pages are: extents (maximal runs of them), and the longest one's
+    // pages (0 when none is free). O(1).
     [[nodiscard]] int64_t num_extents() const { return extents_.count(); }
     [[nodiscard]] int64_t largest_extent() const { return extents_.largest(); }
 
-    // n page ids, ascending: one extent of neighbours (best fit) where there is one that is long
-    // enough, else as few extents as possible. nullopt: fewer than n pages are free.
+    // n page ids, ascending: neighbours from the upper end of the smallest extent that is long
+    // enough, else as few extents as possible, the largest first. nullopt: fewer than n pages are
+    // free.
     // Throws: std::invalid_argument for n < 0.
     [[nodiscard]] std::optional<std::vector<int64_t>> allocate(int64_t n);
 

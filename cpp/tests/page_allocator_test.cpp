@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <numeric>
 #include <random>
 #include <set>
@@ -85,8 +86,51 @@ TEST(PageAllocator, RejectsBadPools) {
 TEST(PageAllocator, TakesTheSmallestExtentThatFits) {
     PageAllocator pages(100, Pages{10, 50, 54});  // extents of 10, 39, 3 and 45
     EXPECT_EQ(*pages.allocate(3), (Pages{51, 52, 53}));
-    EXPECT_EQ(pages.allocate(8)->front(), 0);
+    EXPECT_EQ(pages.allocate(8)->front(), 2);
     EXPECT_EQ(pages.allocate(39)->front(), 11);
+}
+
+TEST(PageAllocator, TakesTheUpperEnd) {
+    PageAllocator pages(100, {});
+    EXPECT_EQ(*pages.allocate(3), (Pages{97, 98, 99}));
+    EXPECT_EQ(*pages.allocate(2), (Pages{95, 96}));
+    EXPECT_EQ(pages.num_extents(), 1);
+    EXPECT_EQ(pages.largest_extent(), 95);
+    pages.check();
+}
+
+TEST(PageAllocator, TakesTheLargestExtentsWhereNoneIsLongEnough) {
+    PageAllocator pages(30, Pages{2, 10, 25});  // extents of 2, 7, 14 and 4
+    EXPECT_EQ(runs_of(*pages.allocate(20)), 2);
+    EXPECT_EQ(pages.num_extents(), 3);  // 2, 1 and 4
+    EXPECT_EQ(*pages.allocate(4), (Pages{26, 27, 28, 29}));
+    EXPECT_EQ(*pages.allocate(3), (Pages{0, 1, 3}));
+    pages.check();
+}
+
+// A full pool whose prefixes go oldest first, each from its tail, is handed out without a break.
+TEST(PageAllocator, AFullPoolGoesRoundLikeARing) {
+    PageAllocator pages(1000, {});
+    std::deque<Pages> prefixes;
+    const auto save = [&](int64_t n) {
+        prefixes.push_back(*pages.allocate(n));
+        return runs_of(prefixes.back());
+    };
+    for (const int64_t n : {170, 90, 240, 60, 310, 130})
+        EXPECT_EQ(save(n), 1);
+    EXPECT_EQ(pages.free_pages(), 0);
+    for (const int64_t n : {120, 80, 200, 50, 250, 100, 200}) {
+        for (int64_t missing = n; missing > 0;) {
+            Pages& oldest = prefixes.front();
+            const auto part = std::min<int64_t>(missing, static_cast<int64_t>(oldest.size()));
+            pages.free(std::span(oldest).last(static_cast<size_t>(part)));
+            oldest.resize(oldest.size() - static_cast<size_t>(part));
+            missing -= part;
+            if (oldest.empty()) prefixes.pop_front();
+        }
+        EXPECT_EQ(save(n), 1);
+    }
+    pages.check();
 }
 
 TEST(PageAllocator, TooManyIsNoneAndChangesNothing) {
@@ -112,7 +156,7 @@ TEST(PageAllocator, F39BadFreesNameThePageAndChangeNothing) {
     expect_rejected({mine[0], -1}, "page -1");
     expect_rejected({mine[0], int64_t{1} << 33}, "page 8589934592");
     expect_rejected({mine[0], 0}, "reserved");
-    expect_rejected({mine[0], 15}, "never allocated");
+    expect_rejected({mine[0], 1}, "never allocated");
     pages.free(mine);
     EXPECT_ERROR(pages.free(mine), std::invalid_argument, "free already");
     EXPECT_EQ(pages.free_pages(), 15);
@@ -124,7 +168,7 @@ TEST(PageAllocator, IsAllocatedNeedsAllOfThem) {
     const Pages mine = *pages.allocate(2);
     EXPECT_TRUE(pages.is_allocated(mine));
     EXPECT_TRUE(pages.is_allocated({}));
-    EXPECT_FALSE(pages.is_allocated(Pages{mine[0], 3}));
+    EXPECT_FALSE(pages.is_allocated(Pages{mine[0], 1}));
     EXPECT_FALSE(pages.is_allocated(Pages{0}));
     EXPECT_FALSE(pages.is_allocated(Pages{4}));
     EXPECT_FALSE(pages.is_allocated(Pages{-1}));

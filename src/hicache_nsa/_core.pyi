@@ -112,15 +112,15 @@ class PageAllocator:
 
     @property
     def num_extents(self) -> int:
-        """Maximal runs of neighbouring free pages."""
+        """Free extents: maximal runs of neighbouring free pages."""
 
     @property
     def largest_extent(self) -> int:
-        """Pages of the longest run."""
+        """Pages of the longest free extent."""
 
     def allocate(self, n: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))] | None:
         """
-        n page ids, ascending and in as few runs of neighbours as possible; None if fewer are free.
+        n page ids, ascending and in as few runs of neighbours as possible, from the upper end of the smallest run that has them; None if fewer are free.
         """
 
     def free(self, pages: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:

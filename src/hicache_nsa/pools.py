@@ -47,6 +47,16 @@ class Pool:
         """Pages that ``allocate`` can hand out now."""
         return self._allocator.free_pages
 
+    @property
+    def free_extents(self) -> int:
+        """Runs of neighbouring pages that the free pages form."""
+        return self._allocator.num_extents
+
+    @property
+    def largest_free_extent(self) -> int:
+        """Pages of the longest of them, 0 when none is free."""
+        return self._allocator.largest_extent
+
     def allocate(self, num_pages: int) -> PageIds:
         """``num_pages`` page ids (int64, ascending), neighbours where possible.
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True)
 class TierStats:
-    """Pages of one tier by state; the last four add up to ``total_pages``.
+    """Pages of one tier by state: free, evictable, locked and owned add up to ``total_pages``.
 
     owned_pages: device pages held by callers, by loads in flight or by inserts behind them; host
     pages that a save in flight is filling.
     locked_pages: cached pages in use: locked, being saved or being loaded from.
+    free_extents: runs of neighbouring pages that the free pages form. largest_free_extent: pages
+    of the longest one. Many short ones: what is allocated next lies scattered.
     """
 
     total_pages: int
@@ -19,6 +22,8 @@ class TierStats:
     evictable_pages: int
     locked_pages: int
     owned_pages: int
+    free_extents: int = 0
+    largest_free_extent: int = 0
 
 
 @dataclass
@@ -55,19 +60,45 @@ class Counters:
 
 @dataclass
 class CacheStats(Counters):
-    """A snapshot: both tiers, the copies in flight, and every counter of ``Counters``."""
+    """A snapshot: both tiers, the copies in flight, and every counter of ``Counters``.
+
+    load_back_runs, saved_runs: runs that the pages of all loads and saves were merged into, each
+    neighbours in both tiers. load_back_pages_per_run, saved_pages_per_run: pages copied, by these;
+    0 where there was no copy, and behind the truth while one is in flight.
+    """
 
     device: TierStats = TierStats(0, 0, 0, 0, 0)
     host: TierStats = TierStats(0, 0, 0, 0, 0)
     loads_in_flight: int = 0
     saves_in_flight: int = 0
+    load_back_runs: int = 0
+    saved_runs: int = 0
+    load_back_pages_per_run: float = 0.0
+    saved_pages_per_run: float = 0.0
 
 
 def snapshot(
-    counters: Counters, device: TierStats, host: TierStats, loads: int, saves: int
+    counters: Counters,
+    device: TierStats,
+    host: TierStats,
+    loads: int,
+    saves: int,
+    moved: Mapping[str, Mapping[str, int]],
 ) -> CacheStats:
-    """The counters as they are now, with the tiers."""
+    """The counters as they are now, with the tiers. moved: ``TransferEngine.counters()``."""
     values = {f.name: getattr(counters, f.name) for f in fields(Counters)}
     return CacheStats(
-        **values, device=device, host=host, loads_in_flight=loads, saves_in_flight=saves
+        **values,
+        device=device,
+        host=host,
+        loads_in_flight=loads,
+        saves_in_flight=saves,
+        load_back_runs=moved["h2d"]["runs"],
+        saved_runs=moved["d2h"]["runs"],
+        load_back_pages_per_run=_pages_per_run(moved["h2d"]),
+        saved_pages_per_run=_pages_per_run(moved["d2h"]),
     )
+
+
+def _pages_per_run(moved: Mapping[str, int]) -> float:
+    return moved["pages"] / moved["runs"] if moved["runs"] else 0.0

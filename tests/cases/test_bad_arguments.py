@@ -35,6 +35,7 @@ OPTIONS = {
     "write_threshold": [0, -1, 1.5, "2", True, None],
     "eviction_policy": ["random", "", None, 3],
     "load_back_threshold": [-1, 1.5, "8", True, False],
+    "spare": [-0.1, 0.6, "5%", None, True],
     "pin_memory": ["yes", None, 2],
     "stream": ["default", 7, -1, True, 1.5, Refusing()],
     "acks": ["never", "", None, True],

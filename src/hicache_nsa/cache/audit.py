@@ -7,21 +7,33 @@ import numpy as np
 from hicache_nsa.cache.copies import Copy
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.errors import require, require_equal
+from hicache_nsa.pools import Pool
 from hicache_nsa.stats import CacheStats, TierStats, snapshot
 from hicache_nsa.tokens import concat_pages
+from hicache_nsa.tree import Tier
 
 
 def device_stats(state: CacheState) -> TierStats:
     """Device pages by state."""
-    pool, tier = state.ledger.pool, state.tree.device
     owned = state.ledger.callers + state.ledger.pending
-    return TierStats(pool.total_pages, pool.free_pages, tier.evictable, tier.locked, owned)
+    return _tier_stats(state.ledger.pool, state.tree.device, owned)
 
 
 def host_stats(state: CacheState) -> TierStats:
     """Host pages by state."""
-    pool, tier = state.host, state.tree.host
-    return TierStats(pool.total_pages, pool.free_pages, tier.evictable, tier.locked, state.filling)
+    return _tier_stats(state.host, state.tree.host, state.filling)
+
+
+def _tier_stats(pool: Pool, tier: Tier, owned: int) -> TierStats:
+    return TierStats(
+        total_pages=pool.total_pages,
+        free_pages=pool.free_pages,
+        evictable_pages=tier.evictable,
+        locked_pages=tier.locked,
+        owned_pages=owned,
+        free_extents=pool.free_extents,
+        largest_free_extent=pool.largest_free_extent,
+    )
 
 
 def stats(state: CacheState) -> CacheStats:
@@ -32,6 +44,7 @@ def stats(state: CacheState) -> CacheStats:
         host_stats(state),
         len(state.loads),
         len(state.saves),
+        state.engine.counters(),
     )
 
 

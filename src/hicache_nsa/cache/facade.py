@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from hicache_nsa._core import Fence
-from hicache_nsa.cache import audit, flushing
+from hicache_nsa.cache import audit, flushing, reclaim
 from hicache_nsa.cache.acks import take_in
 from hicache_nsa.cache.flushing import ResetReport
 from hicache_nsa.cache.guard import Guard, atomic
@@ -19,13 +19,7 @@ from hicache_nsa.cache.load_back import LoadBack
 from hicache_nsa.cache.loading import load_back, release_load
 from hicache_nsa.cache.locking import lock_match, require_handle, require_match, unlock_handle
 from hicache_nsa.cache.matching import match_prefix
-from hicache_nsa.cache.options import check_options, count_of, threshold_tokens
-from hicache_nsa.cache.reclaim import (
-    allocate_device_pages,
-    evict_device_pages,
-    evict_host_pages,
-    saves_would_help,
-)
+from hicache_nsa.cache.options import check_options, count_of, spare_share, threshold_tokens
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.pools import DevicePool, HostPool
@@ -54,6 +48,7 @@ class HiCache:
     pin_memory: ``auto`` pins the host pool for a GPU and warns if that fails; True must pin.
     write_policy, write_threshold, eviction_policy: ``write_through`` and ``lru`` in this version.
     load_back_threshold: host hits of fewer tokens are not loaded; default one page.
+    spare: share of the pages (0 to 0.5) that eviction leaves free, for longer runs; default 0.
     stream: stands in where a call's own ``stream`` is None.
     acks: ``auto`` takes in finished copies in any call, ``poll`` only in ``poll()`` and in calls
         that wait for all of them (drain, reset, clear, invalidate, close).
@@ -79,6 +74,7 @@ class HiCache:
         write_threshold: int = 2,
         eviction_policy: str = "lru",
         load_back_threshold: int | None = None,
+        spare: float = 0.0,
         pin_memory: bool | str = "auto",
         stream: Stream = None,
         acks: str = "auto",
@@ -87,6 +83,7 @@ class HiCache:
             format, io_backend, write_policy, write_threshold, eviction_policy, pin_memory, acks
         )
         threshold = threshold_tokens(load_back_threshold, format.page_size)
+        spare = spare_share(spare)
         host = HostPool(format, host_pages, host_size, layout)
         device_pool = DevicePool(format, device_buffers, device_pages, device, device_reserved)
         check_stream(stream, device_pool.device)
@@ -101,6 +98,7 @@ class HiCache:
             load_back_threshold=threshold,
             stream=stream,
             epoch=Epoch(self._guard),
+            spare=spare,
         )
 
     def __repr__(self) -> str:
@@ -172,9 +170,9 @@ class HiCache:
     def allocate(self, num_pages: int) -> PageIds:
         """``num_pages`` device pages for the caller, int64, neighbours where possible.
 
-        Evicts what is missing and no more. Where that is not enough because pages are still being
-        saved, waits for those saves (not with ``acks="poll"``), with the lock and the GIL
-        released, as long as one ends every SAVE_WAIT_SECONDS.
+        Evicts what is missing (and ``spare`` pages) and no more. Where that is not enough because
+        pages are still being saved, waits for those saves (not with ``acks="poll"``), with the
+        lock and the GIL released, as long as one ends every SAVE_WAIT_SECONDS.
 
         Raises:
             OutOfPages: not enough even so, with the numbers; nothing changed.
@@ -276,14 +274,14 @@ class HiCache:
         """Evict device pages for ``num_tokens``, rounded up to pages; returns the tokens freed."""
         pages = -(-count_of(num_tokens, "num_tokens") // self._state.page_size)
         self._take_in()
-        return evict_device_pages(self._state, pages) * self._state.page_size
+        return reclaim.evict_device_pages(self._state, pages) * self._state.page_size
 
     @atomic
     def evict_host(self, num_tokens: int) -> int:
         """Evict host pages for ``num_tokens``, rounded up to pages; returns the tokens freed."""
         pages = -(-count_of(num_tokens, "num_tokens") // self._state.page_size)
         self._take_in()
-        return evict_host_pages(self._state, pages) * self._state.page_size
+        return reclaim.evict_host_pages(self._state, pages) * self._state.page_size
 
     @atomic
     def poll(self, limit: int | None = None) -> int:
@@ -368,9 +366,9 @@ class HiCache:
         """The pages, or the oldest of the saves that stand in their way."""
         self._take_in()
         waits = may_wait and not self._polled and not self.engine.held(D2H)
-        if waits and saves_would_help(self._state, num_pages):
+        if waits and reclaim.saves_would_help(self._state, num_pages):
             return self._state.saves[0].ticket
-        return allocate_device_pages(self._state, num_pages)
+        return reclaim.allocate_device_pages(self._state, num_pages)
 
     def _when_idle(self, action: Callable[[CacheState, Fence | None], Result]) -> Result:
         """Wait, with the lock released, until no copy is in flight; act before one can start."""

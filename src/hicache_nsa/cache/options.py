@@ -14,6 +14,7 @@ LATER_WRITE_POLICIES = ("write_through_selective", "write_back")
 EVICTION_POLICIES = ("lru",)
 LATER_EVICTION_POLICIES = ("lfu", "fifo", "mru", "filo", "slru", "priority")
 ACKS = ("auto", "poll")
+MOST_SPARE = 0.5
 
 
 def check_options(
@@ -46,6 +47,15 @@ def threshold_tokens(load_back_threshold: int | None, page_size: int) -> int:
     if load_back_threshold == 0 and load_back_threshold is not False:
         return 0
     return positive_int(load_back_threshold, "load_back_threshold")
+
+
+def spare_share(spare: Any) -> float:
+    """``spare`` as a float in 0..MOST_SPARE."""
+    if isinstance(spare, bool) or not isinstance(spare, (int, float)):
+        raise TypeError(f"spare must be a share such as 0.02, got {type(spare).__name__}")
+    if not 0 <= spare <= MOST_SPARE:
+        raise ValueError(f"spare={spare} must be between 0 and {MOST_SPARE}, a share of the pages")
+    return float(spare)
 
 
 def count_of(value: Any, name: str, least: int | None = 0) -> int:

@@ -6,6 +6,7 @@ from collections import Counter
 
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.errors import OutOfPages
+from hicache_nsa.pools import Pool
 from hicache_nsa.tokens import PageIds
 
 
@@ -27,6 +28,15 @@ def evict_host_pages(state: CacheState, num_pages: int) -> int:
     return len(evicted.pages)
 
 
+def pages_to_evict(pool: Pool, num_pages: int, spare: float) -> int:
+    """Pages to evict before ``num_pages`` are allocated, so that ``spare`` of the pool stays free.
+
+    A pool without a free page has to hand out just what was evicted, in as many pieces; with a
+    few spare pages it can choose.
+    """
+    return max(num_pages + int(spare * pool.total_pages) - pool.free_pages, 0) if num_pages else 0
+
+
 def saves_would_help(state: CacheState, num_pages: int) -> bool:
     """Whether ``num_pages`` can be had once the saves in flight are in, and not before."""
     tier = state.tree.device
@@ -38,7 +48,7 @@ def saves_would_help(state: CacheState, num_pages: int) -> bool:
 
 
 def allocate_device_pages(state: CacheState, num_pages: int) -> PageIds:
-    """``num_pages`` device pages for a caller, evicting no more than is missing.
+    """``num_pages`` device pages for a caller, evicting what is missing and the spare pages.
 
     Raises:
         OutOfPages: not enough even so; nothing changed.
@@ -52,6 +62,7 @@ def allocate_device_pages(state: CacheState, num_pages: int) -> PageIds:
             f"flight), {state.ledger.callers} with callers, {state.ledger.pending} in loads; "
             f"unlock or free some, or drain() and try again"
         )
-    if missing > 0:
-        evict_device_pages(state, missing)
+    evict = pages_to_evict(pool, num_pages, state.spare)
+    if evict:
+        evict_device_pages(state, evict)
     return state.ledger.allocate(num_pages, state.version)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hicache_nsa.cache.copies import Save
-from hicache_nsa.cache.reclaim import evict_host_pages
+from hicache_nsa.cache.reclaim import evict_host_pages, pages_to_evict
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.plan import plan_save
 from hicache_nsa.transfer import D2H
@@ -25,8 +25,9 @@ def start_save(state: CacheState, node: Node) -> Save | None:
     tree = state.tree
     tree.lock(node)  # what lies above must not make room for what lies below
     count = min(wanted, state.host.free_pages + tree.host.evictable)
-    if count > state.host.free_pages:
-        evict_host_pages(state, count - state.host.free_pages)
+    evict = pages_to_evict(state.host, count, state.spare)
+    if evict:
+        evict_host_pages(state, evict)
     state.counters.refused_save_tokens += (wanted - count) * size
     if count == 0:
         tree.unlock(node)

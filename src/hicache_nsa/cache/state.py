@@ -24,6 +24,7 @@ class CacheState:
     loads, saves: copies in flight, oldest first.
     epoch: changes at every flush. version: changes at every ``invalidate``.
     filling: host pages that saves in flight are writing.
+    spare: share of each tier's pages that eviction leaves free.
     """
 
     format: PoolFormat
@@ -34,6 +35,7 @@ class CacheState:
     load_back_threshold: int
     stream: Stream
     epoch: Epoch
+    spare: float = 0.0
     version: int = 0
     loads: deque[Load] = field(default_factory=deque)
     saves: deque[Save] = field(default_factory=deque)

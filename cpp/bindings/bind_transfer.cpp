@@ -102,20 +102,24 @@ void bind_engine(nb::module_& m) {
                int64_t device_pages, const std::vector<DeviceBuffer>& device_buffers,
                const MemoryHandle& host, const HostLayout& layout, int workers,
                std::string_view io_backend, int kernel_blocks, std::string_view pinning,
-               int64_t pin_chunk_bytes) {
-                const CopyOptions options{workers, parse_way(io_backend), kernel_blocks,
-                                          parse_pinning(pinning), pin_chunk_bytes};
+               int64_t pin_chunk_bytes, int64_t staging_bytes,
+               const std::optional<LinkCurve>& link_curve) {
+                CopyOptions options{workers,         parse_way(io_backend),
+                                    kernel_blocks,   parse_pinning(pinning),
+                                    pin_chunk_bytes, staging_bytes};
+                if (link_curve) options.link_curve = std::make_shared<const LinkCurve>(*link_curve);
                 nb::gil_scoped_release unlocked;  // pinning takes a while
                 new (self) EngineHandle{std::make_unique<TransferEngine>(
                     format, device, device_pages, device_buffers, host.memory(), layout, options)};
             },
             "format"_a, "device"_a, "device_pages"_a, "device_buffers"_a, "host"_a, "layout"_a,
             "workers"_a = 0, "io_backend"_a = "auto", "kernel_blocks"_a = 0, "pinning"_a = "auto",
-            "pin_chunk_bytes"_a = 0,
+            "pin_chunk_bytes"_a = 0, "staging_bytes"_a = 0, "link_curve"_a = nb::none(),
             "device_buffers: for each buffer of the format, for each of its layers; whoever owns "
             "that memory keeps it alive until close(). 0 = chosen: workers (host threads a "
             "direction, "
-            "cpu), kernel_blocks and pin_chunk_bytes (cuda). pinning: auto, always or never.")
+            "cpu), kernel_blocks, pin_chunk_bytes and staging_bytes a direction (cuda). pinning: "
+            "auto, always or never.")
         .def("submit", &submit, "direction"_a, "host_pages"_a.noconvert(),
              "device_pages"_a.noconvert(), "layers"_a = nb::none(),
              "after"_a = std::vector<FencePtr>(), "layerwise"_a = nb::none(),

@@ -63,6 +63,7 @@ void bind_memory(nb::module_& module);
 void bind_allocator(nb::module_& module);
 void bind_tokens(nb::module_& module);
 void bind_streams(nb::module_& module);
+void bind_link(nb::module_& module);
 void bind_transfer(nb::module_& module);
 
 }  // namespace hicache::bindings

@@ -33,10 +33,13 @@ NB_MODULE(_core, m) {
           "Index of 'cuda' or 'cuda:<n>'; RuntimeError with CUDA's words if it isn't there.");
     m.def("cuda_device_of_address", &cuda_device_of_address, "address"_a,
           "Index of the GPU that owns the memory at this address.");
+    m.def("cuda_device_identity", &cuda_device_identity, "device"_a,
+          "Name, unique id, bus and CUDA version of 'cuda' or 'cuda:<n>'.");
     bind_formats(m);
     bind_memory(m);
     bind_allocator(m);
     bind_tokens(m);
     bind_streams(m);
+    bind_link(m);
     bind_transfer(m);
 }

@@ -2,7 +2,7 @@
 C++ core of hicache_nsa: formats, host memory, pages, tokens and transfers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, overload
 
 import numpy
@@ -22,6 +22,9 @@ def cuda_device_index(device: str) -> int:
 
 def cuda_device_of_address(address: int) -> int:
     """Index of the GPU that owns the memory at this address."""
+
+def cuda_device_identity(device: str) -> str:
+    """Name, unique id, bus and CUDA version of 'cuda' or 'cuda:<n>'."""
 
 class PoolFormat:
     """Which buffers a page has and how many bytes each takes."""
@@ -205,6 +208,25 @@ class Timeline:
     def fence(self) -> Fence:
         """A fence behind everything submitted so far."""
 
+class LinkCurve:
+    """What copies of different sizes cost on one machine."""
+
+    def __init__(self, points: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]]) -> None:
+        """
+        points: {'h2d' | 'd2h': {'piece' | 'rectangle' | 'kernel': [(bytes, seconds), ...]}}, sizes rising. piece: one of a batch; rectangle: one 2-D copy; kernel: one layer.
+        """
+
+    def points(self) -> dict[str, dict[str, list[tuple[int, float]]]]:
+        """The points it was made of."""
+
+    @staticmethod
+    def typical() -> LinkCurve:
+        """One H200 on PCIe 5 x16, for whoever has not measured."""
+
+    @staticmethod
+    def measure(device: str) -> LinkCurve:
+        """Measures 'cuda' or 'cuda:<n>', in less than a second."""
+
 class DeviceBuffer:
     """One (buffer, layer) of a device pool."""
 
@@ -277,9 +299,9 @@ class Ticket:
 class TransferEngine:
     """Moves pages between a device and a host pool."""
 
-    def __init__(self, format: PoolFormat, device: str, device_pages: int, device_buffers: Sequence[DeviceBuffer], host: HostMemory, layout: HostLayout, workers: int = 0, io_backend: str = 'auto', kernel_blocks: int = 0, pinning: str = 'auto', pin_chunk_bytes: int = 0) -> None:
+    def __init__(self, format: PoolFormat, device: str, device_pages: int, device_buffers: Sequence[DeviceBuffer], host: HostMemory, layout: HostLayout, workers: int = 0, io_backend: str = 'auto', kernel_blocks: int = 0, pinning: str = 'auto', pin_chunk_bytes: int = 0, staging_bytes: int = 0, link_curve: LinkCurve | None = None) -> None:
         """
-        device_buffers: for each buffer of the format, for each of its layers; whoever owns that memory keeps it alive until close(). 0 = chosen: workers (host threads a direction, cpu), kernel_blocks and pin_chunk_bytes (cuda). pinning: auto, always or never.
+        device_buffers: for each buffer of the format, for each of its layers; whoever owns that memory keeps it alive until close(). 0 = chosen: workers (host threads a direction, cpu), kernel_blocks, pin_chunk_bytes and staging_bytes a direction (cuda). pinning: auto, always or never.
         """
 
     def submit(self, direction: str, host_pages: numpy.typing.NDArray[numpy.int64], device_pages: numpy.typing.NDArray[numpy.int64], layers: Sequence[int] | None = None, after: Sequence[Fence] = (), layerwise: bool | None = None, beside_compute: bool | None = None) -> Ticket:

@@ -18,10 +18,12 @@ from hicache_nsa import _core
 from hicache_nsa.cuda_streams import stream_handle
 from hicache_nsa.errors import HiCacheError, TransferError, native_check
 from hicache_nsa.formats.checks import one_of
+from hicache_nsa.link_curve import machine_curve
 from hicache_nsa.pools import DevicePool, HostPool, native_format
 from hicache_nsa.streams import CpuStream, Stream, check_stream, host_fence
 from hicache_nsa.tokens import PageIds, page_ids
 
+ENGINE_OPTIONS = ("workers", "kernel_blocks", "pin_chunk_bytes", "staging_bytes", "link_curve")
 IO_BACKENDS = ("auto", "kernel", "direct", "staged")
 H2D = "h2d"
 D2H = "d2h"
@@ -121,10 +123,14 @@ class TransferEngine:
 
     In one direction copies run in the order of their submission; a copy that touches pages of one
     still in flight the other way runs after it.
-    io_backend: ``kernel`` (a few blocks of the GPU gather and scatter), ``direct`` (copy engine) or
-        ``auto`` (copy engine for long runs, kernel for short ones); on the CPU all three are host
-        threads.
-    workers: host threads a direction on the CPU; kernel_blocks: of the GPU's kernel; 0 chooses.
+    io_backend: ``kernel`` (a few blocks of the GPU gather and scatter), ``direct`` (copy engine),
+        ``staged`` (copy engine between host and a ring on the device, a few blocks between ring and
+        pages) or ``auto`` (chosen for each copy by the link curve); a CPU has host threads for all.
+    workers: host threads a direction on the CPU. For a GPU: kernel_blocks, of the kernels;
+        staging_bytes, device memory of the ring of a direction (default 32 MiB); pin_chunk_bytes,
+        host memory is pinned in such chunks. 0 chooses.
+    link_curve: what copies cost, for ``auto``; None: measured once a machine, see the module
+        ``link_curve``.
     pin_memory: ``auto`` pins the host pool for a GPU and warns if the system refuses, True raises
         then, False leaves it pageable.
     An engine that is dropped without ``close()`` finishes its copies first: they use its pools.
@@ -145,6 +151,8 @@ class TransferEngine:
         kernel_blocks: int = 0,
         pin_memory: bool | str = "auto",
         pin_chunk_bytes: int = 0,
+        staging_bytes: int = 0,
+        link_curve: _core.LinkCurve | None = None,
     ) -> None:
         if device_pool.format != host_pool.format:
             raise ValueError(
@@ -170,6 +178,8 @@ class TransferEngine:
                 kernel_blocks,
                 pinning(pin_memory),
                 pin_chunk_bytes,
+                staging_bytes,
+                _curve(link_curve, device_pool.device),
             )
         if self._native.warning:
             warnings.warn(self._native.warning, RuntimeWarning, stacklevel=2)
@@ -333,6 +343,11 @@ class TransferEngine:
                 "threads; make the engine after the fork"
             )
         return self._native
+
+
+def _curve(given: _core.LinkCurve | None, device: str) -> _core.LinkCurve | None:
+    """What the caller gave, else the machine's; a CPU has none."""
+    return machine_curve(device) if given is None and device != "cpu" else given
 
 
 def pinning(pin_memory: Any) -> str:

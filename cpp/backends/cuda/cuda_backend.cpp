@@ -177,6 +177,22 @@ int cuda_device_of_address(uint64_t address) {
     return attributes.device;
 }
 
+std::string cuda_device_identity(const std::string& device) {
+    const cuda::OutsideCapture outside;
+    cudaDeviceProp properties{};
+    cuda::require(cudaGetDeviceProperties(&properties, cuda_device_index(device)), "Asking what '",
+                  device, "' is");
+    int driver = 0;
+    cuda::require(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+    std::string id;
+    for (const char byte : properties.uuid.bytes) {
+        constexpr char kDigits[] = "0123456789abcdef";
+        const auto value = static_cast<unsigned char>(byte);
+        id += {kDigits[value / 16], kDigits[value % 16]};
+    }
+    return message(properties.name, " ", id, " bus ", properties.pciBusID, " CUDA ", driver);
+}
+
 std::unique_ptr<Backend> create_cuda_backend(const std::string& device, BackendSetup setup) {
     return std::make_unique<cuda::CudaBackend>(cuda_device_index(device), std::move(setup));
 }

@@ -23,4 +23,12 @@ extern const bool kCudaBackendBuilt;
 // Throws: std::runtime_error if it is no device memory.
 [[nodiscard]] int cuda_device_of_address(uint64_t address);
 
+// What tells this device and its driver from others: name, unique id, bus, version of the driver's
+// CUDA. Throws: as cuda_device_index().
+[[nodiscard]] std::string cuda_device_identity(const std::string& device);
+
+// Measures what copies cost between this device and pinned host memory, in less than a second, with
+// 64 MiB of both. Throws: as cuda_device_index(); std::runtime_error if there is no memory.
+[[nodiscard]] LinkCurve measure_cuda_link(const std::string& device);
+
 }  // namespace hicache

@@ -26,4 +26,12 @@ int cuda_device_of_address(uint64_t address) {
     refuse(message("Memory at ", address));
 }
 
+std::string cuda_device_identity(const std::string& device) {
+    refuse(message("Device '", device, "'"));
+}
+
+LinkCurve measure_cuda_link(const std::string& device) {
+    refuse(message("Device '", device, "'"));
+}
+
 }  // namespace hicache

@@ -39,15 +39,14 @@ class HiCache:
     format: which buffers a page has (``formats.dsa(...)``, ...).
     device: ``"cpu"``, ``"cuda"`` (the current GPU) or ``"cuda:N"``, as far as the build has it.
     device_pages: how many device pages; may be left out with ``device_buffers``.
-    device_buffers: {buffer name: one tensor per owning layer}, the engine's own memory, else the
-        cache allocates. device_reserved: page ids never handed out.
-    host_pages, host_size: exactly one of them; the size (bytes or "50GiB") counts everything in
-        the pool and is never rounded up. 0 pages: no host tier.
+    device_buffers: {buffer name: one tensor per owning layer}, the engine's own memory, or None.
+    device_reserved: page ids never handed out.
+    host_pages, host_size: one of them; the size (bytes or "50GiB") counts everything. 0: no host tier.
     layout: ``layer_first``, ``page_first`` or ``page_first_direct``.
-    io_backend: ``kernel``, ``direct`` or ``auto`` (the CPU has one way for all three).
+    io_backend: see ``TransferEngine``, whose further keywords (staging_bytes ...) are taken too.
     pin_memory: ``auto`` pins the host pool for a GPU and warns if that fails; True must pin.
     write_policy, write_threshold, eviction_policy: ``write_through`` and ``lru`` in this version.
-    load_back_threshold: host hits of fewer tokens are not loaded; default one page.
+    load_back_threshold: tokens; smaller host hits are not loaded. Default one page.
     spare: share of the pages (0 to 0.5) that eviction leaves free, for longer runs; default 0.
     stream: stands in where a call's own ``stream`` is None.
     acks: ``auto`` takes in finished copies in any call, ``poll`` only in ``poll()`` and in calls
@@ -78,12 +77,13 @@ class HiCache:
         pin_memory: bool | str = "auto",
         stream: Stream = None,
         acks: str = "auto",
+        **engine_options: Any,
     ) -> None:
         check_options(
-            format, io_backend, write_policy, write_threshold, eviction_policy, pin_memory, acks
-        )
-        threshold = threshold_tokens(load_back_threshold, format.page_size)
-        spare = spare_share(spare)
+            format, io_backend, write_policy, write_threshold, eviction_policy, pin_memory, acks,
+            engine_options,
+        )  # fmt: skip
+        threshold, spare = threshold_tokens(load_back_threshold, format), spare_share(spare)
         host = HostPool(format, host_pages, host_size, layout)
         device_pool = DevicePool(format, device_buffers, device_pages, device, device_reserved)
         check_stream(stream, device_pool.device)
@@ -94,7 +94,9 @@ class HiCache:
             tree=RadixTree(format.page_size),
             ledger=Ledger(device_pool),
             host=host,
-            engine=TransferEngine(device_pool, host, io_backend, pin_memory=pin_memory),
+            engine=TransferEngine(
+                device_pool, host, io_backend, pin_memory=pin_memory, **engine_options
+            ),
             load_back_threshold=threshold,
             stream=stream,
             epoch=Epoch(self._guard),

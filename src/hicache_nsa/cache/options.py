@@ -5,9 +5,10 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from hicache_nsa import _core
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import one_of, positive_int
-from hicache_nsa.transfer import IO_BACKENDS
+from hicache_nsa.transfer import ENGINE_OPTIONS, IO_BACKENDS
 
 WRITE_POLICIES = ("write_through",)
 LATER_WRITE_POLICIES = ("write_through_selective", "write_back")
@@ -25,6 +26,7 @@ def check_options(
     eviction_policy: Any,
     pin_memory: Any,
     acks: Any,
+    engine_options: dict[str, Any],
 ) -> None:
     """``ValueError`` or ``TypeError`` that names the option and what it can be."""
     if not isinstance(format, PoolFormat):
@@ -38,12 +40,13 @@ def check_options(
     one_of(acks, "acks", ACKS)
     if not isinstance(pin_memory, bool) and pin_memory != "auto":
         raise ValueError(f"pin_memory={pin_memory!r} is unknown; known: 'auto', True, False")
+    _check_engine_options(engine_options)
 
 
-def threshold_tokens(load_back_threshold: int | None, page_size: int) -> int:
+def threshold_tokens(load_back_threshold: int | None, format: PoolFormat) -> int:
     """Tokens below which a host hit is not loaded; default one page, 0 loads everything."""
     if load_back_threshold is None:
-        return page_size
+        return format.page_size
     if load_back_threshold == 0 and load_back_threshold is not False:
         return 0
     return positive_int(load_back_threshold, "load_back_threshold")
@@ -77,3 +80,17 @@ def _available(value: Any, name: str, now: tuple[str, ...], later: tuple[str, ..
         raise ValueError(
             f"{name}={value!r} is not in this version of hicache-nsa yet; it has {', '.join(now)}"
         )
+
+
+def _check_engine_options(options: dict[str, Any]) -> None:
+    """The further keywords of ``HiCache`` are those of its ``TransferEngine``."""
+    for name, value in options.items():
+        if name not in ENGINE_OPTIONS:
+            raise TypeError(
+                f"HiCache got an unexpected keyword argument {name!r}; those of its transfer "
+                f"engine are {', '.join(ENGINE_OPTIONS)}"
+            )
+        if name != "link_curve":
+            count_of(value, name)
+        elif value is not None and not isinstance(value, _core.LinkCurve):
+            raise TypeError(f"link_curve must be a LinkCurve, got {type(value).__name__}")

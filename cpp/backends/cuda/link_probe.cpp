@@ -1,0 +1,183 @@
+// Measures the costs of link_curve.h on the device at hand, with the code that copies use.
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "backends/cuda/copy_engine.h"
+#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/cuda_call.h"
+#include "backends/cuda/device_memory.h"
+#include "backends/cuda/event_pool.h"
+#include "backends/cuda/page_kernel.h"
+#include "transfer/link_curve.h"
+
+namespace hicache {
+namespace cuda {
+namespace {
+
+constexpr int64_t kScratch = int64_t{64} << 20;
+constexpr int64_t kMoved = int64_t{32} << 20;  // bytes a measurement moves
+constexpr int64_t kSlot = int64_t{8} << 20;    // bytes of a batch, as in staging
+constexpr int64_t kPage = int64_t{32} << 10;   // of the kernel's pages
+constexpr int64_t kRows = 16;                  // of a rectangle
+constexpr int kBlocks = 4;
+constexpr int kTimes = 3;  // the median of so many, after one to warm up
+
+class TimedStream {
+  public:
+    TimedStream() {
+        require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "Creating a stream");
+        require(cudaEventCreate(&begin_), "cudaEventCreate");
+        require(cudaEventCreate(&end_), "cudaEventCreate");
+    }
+    ~TimedStream() {
+        static_cast<void>(accept(cudaStreamSynchronize(stream_)));
+        static_cast<void>(accept(cudaEventDestroy(begin_)));
+        static_cast<void>(accept(cudaEventDestroy(end_)));
+        static_cast<void>(accept(cudaStreamDestroy(stream_)));
+    }
+    TimedStream(const TimedStream&) = delete;
+    TimedStream& operator=(const TimedStream&) = delete;
+
+    // Median seconds of what `queue` queues on the stream.
+    double seconds(const std::function<void(cudaStream_t)>& queue) {
+        std::vector<float> taken;
+        for (int i = 0; i <= kTimes; ++i) {
+            require(cudaEventRecord(begin_, stream_), "cudaEventRecord");
+            queue(stream_);
+            require(cudaEventRecord(end_, stream_), "cudaEventRecord");
+            require(cudaEventSynchronize(end_), "Measuring the link");
+            float milliseconds = 0;
+            require(cudaEventElapsedTime(&milliseconds, begin_, end_), "cudaEventElapsedTime");
+            if (i > 0) taken.push_back(milliseconds);
+        }
+        std::ranges::sort(taken);
+        return std::max(1e-3 * static_cast<double>(taken[kTimes / 2]), 1e-9);
+    }
+
+  private:
+    cudaStream_t stream_ = nullptr;
+    cudaEvent_t begin_ = nullptr;
+    cudaEvent_t end_ = nullptr;
+};
+
+class LinkProbe {
+  public:
+    explicit LinkProbe(int device)
+        : events_(std::make_shared<EventPool>(device)),
+          host_(kScratch),
+          device_(static_cast<size_t>(kScratch)),
+          engine_(static_cast<std::byte*>(host_.get()), 0, true) {
+        require(load_kernels(), "Loading the kernels");
+    }
+
+    LinkCosts measure(Direction direction) {
+        return {pieces(direction), rectangles(direction), kernels(direction)};
+    }
+
+  private:
+    // 0, 1, ... count - 1 in an order that no prefetcher guesses, always the same.
+    static std::vector<int64_t> shuffled(int64_t count) {
+        std::vector<int64_t> order(static_cast<size_t>(count));
+        std::iota(order.begin(), order.end(), 0);
+        std::ranges::shuffle(order, std::mt19937(1));
+        return order;
+    }
+
+    [[nodiscard]] uint64_t device_address() const {
+        return reinterpret_cast<uint64_t>(device_.get());
+    }
+
+    // Scattered in host memory, side by side on the device, in batches of a slot.
+    CostCurve pieces(Direction direction) {
+        std::vector<CostPoint> points;
+        for (const int64_t bytes : {int64_t{8} << 10, int64_t{32} << 10, int64_t{128} << 10,
+                                    int64_t{512} << 10, int64_t{2} << 20}) {
+            const std::vector<int64_t> order = shuffled(kScratch / bytes);
+            const int64_t batch = kSlot / bytes;
+            std::vector<std::vector<Block>> batches;
+            for (int64_t i = 0; i < kMoved / bytes; ++i) {
+                if (i % batch == 0) batches.emplace_back();
+                batches.back().push_back({order[static_cast<size_t>(i)] * bytes,
+                                          device_address() + static_cast<uint64_t>(i * bytes),
+                                          bytes, 1, 0, 0});
+            }
+            points.push_back({bytes, each(direction, batches, kMoved / bytes)});
+        }
+        return CostCurve(points);
+    }
+
+    CostCurve rectangles(Direction direction) {
+        std::vector<CostPoint> points;
+        for (const int64_t bytes : {int64_t{64} << 10, int64_t{512} << 10, int64_t{4} << 20}) {
+            const int64_t width = bytes / kRows;
+            const int64_t pitch = 2 * width;
+            std::vector<std::vector<Block>> batches(1);
+            for (const int64_t i : shuffled(kScratch / (pitch * kRows))) {
+                batches[0].push_back({i * pitch * kRows,
+                                      device_address() + static_cast<uint64_t>(i * pitch * kRows),
+                                      width, kRows, pitch, pitch});
+            }
+            points.push_back({bytes, each(direction, batches, std::ssize(batches[0]))});
+        }
+        return CostCurve(points);
+    }
+
+    double each(Direction direction, const std::vector<std::vector<Block>>& batches,
+                int64_t count) {
+        const double all = stream_.seconds([&](cudaStream_t stream) {
+            QueueLimit limit(events_, stream);
+            for (const auto& blocks : batches)
+                engine_.queue(blocks, direction, stream, limit);
+        });
+        return all / static_cast<double>(count);
+    }
+
+    CostCurve kernels(Direction direction) {
+        void* host = nullptr;
+        require(cudaHostGetDevicePointer(&host, host_.get(), 0), "Mapping pinned memory");
+        constexpr int64_t kUnit = 16;
+        const DeviceArray<KernelSegment> segment(
+            {{reinterpret_cast<uint64_t>(host), kPage, device_address(), kPage, 0, kPage / kUnit,
+              kPage / kUnit, kUnit}});
+        std::vector<PagePair> pairs;
+        for (const int64_t page : shuffled(kScratch / kPage))
+            pairs.push_back({page, static_cast<int64_t>(pairs.size())});
+        const DeviceArray<PagePair> table(pairs);
+        std::vector<CostPoint> points;
+        for (const int64_t bytes : {int64_t{256} << 10, int64_t{2} << 20, int64_t{16} << 20}) {
+            const int64_t launches = kMoved / bytes;
+            const double all = stream_.seconds([&](cudaStream_t stream) {
+                for (int64_t i = 0; i < launches; ++i) {
+                    require(move_layer(segment.get(), 1, table.get() + i * (bytes / kPage),
+                                       bytes / kPage, direction == Direction::kHostToDevice,
+                                       kBlocks, stream),
+                            "Launching the kernel");
+                }
+            });
+            points.push_back({bytes, all / static_cast<double>(launches)});
+        }
+        return CostCurve(points);
+    }
+
+    const std::shared_ptr<EventPool> events_;
+    const PinnedMemory host_;
+    const DeviceMemory device_;
+    const CopyEngine engine_;
+    TimedStream stream_;
+};
+
+}  // namespace
+}  // namespace cuda
+
+LinkCurve measure_cuda_link(const std::string& device) {
+    const int index = cuda_device_index(device);
+    const cuda::DeviceScope scope(index);
+    cuda::LinkProbe probe(index);
+    return {{probe.measure(Direction::kHostToDevice), probe.measure(Direction::kDeviceToHost)}};
+}
+
+}  // namespace hicache

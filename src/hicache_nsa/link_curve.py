@@ -1,0 +1,117 @@
+"""What copies of different sizes cost on the link between a GPU and host memory.
+
+The C++ core chooses the way of each copy by this curve. It is measured once a machine, in less than
+a second, and kept in ``$XDG_CACHE_HOME/hicache-nsa`` (``~/.cache/hicache-nsa``), one file a GPU,
+driver and version of this package. ``hicache bench link`` shows it and measures again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+from hicache_nsa import _core
+
+FORMAT = 1
+
+
+def machine_curve(device: str) -> _core.LinkCurve:
+    """The curve of ``cuda`` or ``cuda:<n>``: the one that was kept, else measured now and kept.
+
+    Falls back to that of a typical machine, with a ``RuntimeWarning``, if it can't be measured.
+
+    Raises:
+        RuntimeError: there is no such device.
+    """
+    kept = kept_curve(device)
+    if kept is not None:
+        return kept
+    try:
+        return measure(device)
+    except RuntimeError as error:
+        warnings.warn(
+            f"the link could not be measured ({error}); ways are chosen as on a typical machine",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        return _core.LinkCurve.typical()
+
+
+def kept_curve(device: str) -> _core.LinkCurve | None:
+    """The curve measured before on this machine; None if there is none that can be read."""
+    identity = _identity(device)
+    try:
+        kept = json.loads(_file(identity).read_text(encoding="utf-8"))
+        if kept["identity"] != identity:
+            return None
+        return _core.LinkCurve(_pairs(kept["points"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # not measured yet, or damaged: it is measured again
+
+
+def measure(device: str) -> _core.LinkCurve:
+    """Measure the curve now, and keep it for later.
+
+    Raises:
+        RuntimeError: there is no such device, or no memory for 64 MiB on either side.
+    """
+    curve = _core.LinkCurve.measure(device)
+    identity = _identity(device)
+    try:
+        _keep(_file(identity), {"identity": identity, "points": curve.points()})
+    except OSError as error:
+        warnings.warn(
+            f"the measured link curve could not be kept ({error}); it is measured again next time. "
+            "XDG_CACHE_HOME names the folder for such files",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return curve
+
+
+def curve_file(device: str) -> Path:
+    """Where the curve of that device is kept. Raises as ``measure`` does."""
+    return _file(_identity(device))
+
+
+def _identity(device: str) -> str:
+    version = _core.build_info()["version"]
+    return f"{_core.cuda_device_identity(device)}, hicache-nsa {version}, format {FORMAT}"
+
+
+def _file(identity: str) -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    digest = hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
+    return Path(base) / "hicache-nsa" / f"link-{digest}.json"
+
+
+def _pairs(
+    points: dict[str, dict[str, list[Any]]],
+) -> dict[str, dict[str, list[tuple[int, float]]]]:
+    return {
+        direction: {
+            operation: [(int(size), float(seconds)) for size, seconds in pairs]
+            for operation, pairs in operations.items()
+        }
+        for direction, operations in points.items()
+    }
+
+
+def _keep(path: Path, content: dict[str, Any]) -> None:
+    """Write all or nothing: other processes may read or write the same file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=path.stem, suffix=".tmp", delete=False, encoding="utf-8"
+    ) as file:
+        try:
+            json.dump(content, file, indent=1)
+            file.close()
+            Path(file.name).replace(path)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise

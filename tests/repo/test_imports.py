@@ -24,6 +24,7 @@ ORDER = (
     ("__init__",),
     ("reference",),
     ("demo",),
+    ("bench",),
     ("cli",),
 )
 RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}

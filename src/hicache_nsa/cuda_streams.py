@@ -1,9 +1,11 @@
-"""Streams of a CUDA device as the handles that the C++ core takes."""
+"""Streams of a CUDA device as the handles that the C++ core takes; whether torch has a GPU."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
+
+from hicache_nsa.errors import HiCacheError
 
 _NO_TORCH_STREAM = 0
 
@@ -44,3 +46,13 @@ def _current_torch_stream(device: str) -> int:
     if torch is None or not torch.cuda.is_initialized():
         return _NO_TORCH_STREAM
     return int(torch.cuda.current_stream(device).cuda_stream)
+
+
+def require_torch_gpu(device: str) -> None:
+    """``HiCacheError`` unless torch, too, can use the GPU behind ``cuda:N``."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise HiCacheError(
+            f"device={device!r}: torch {torch.__version__} sees no GPU; install a torch with CUDA"
+        )

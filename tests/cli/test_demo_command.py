@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from hicache_nsa import _core
 from hicache_nsa.cli import progress
 from hicache_nsa.cli.app import hicache
 
@@ -95,10 +96,22 @@ def test_broken_prompts_file(tmp_path: Path) -> None:
     assert f"{file}:2: not a line of JSON" in outcome.output
 
 
+@pytest.mark.skipif(_core.build_info()["cuda"], reason="this build has a CUDA backend")
 def test_cuda_is_refused_with_the_next_step() -> None:
     outcome = invoke(*SMALL, "--device", "cuda")
     assert outcome.exit_code == 1
-    assert "run with --device cpu" in outcome.output
+    assert "device='cuda'" in outcome.output and "no CUDA backend" in outcome.output
+    assert "Without a GPU: --device cpu." in outcome.output
+
+
+def test_a_torch_without_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(_core, "cuda_device_index", lambda name: 0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    outcome = invoke(*SMALL, "--device", "cuda")
+    assert outcome.exit_code == 1
+    assert f"torch {torch.__version__} sees no GPU; install a torch with CUDA" in outcome.output
+    assert "Without a GPU: --device cpu." in outcome.output
 
 
 def test_prompts_without_one_whole_page(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class HiCache:
     device_pages: how many device pages; may be left out with ``device_buffers``.
     device_buffers: {buffer name: one tensor per owning layer}, the engine's own memory, or None.
     device_reserved: page ids never handed out.
-    host_pages, host_size: one of them; the size (bytes or "50GiB") counts everything. 0: no host tier.
+    host_pages, host_size: one of them; the size (bytes, "50GiB") counts everything. 0: no tier.
     layout: ``layer_first``, ``page_first`` or ``page_first_direct``.
     io_backend: see ``TransferEngine``, whose further keywords (staging_bytes ...) are taken too.
     pin_memory: ``auto`` pins the host pool for a GPU and warns if that fails; True must pin.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from hicache_nsa.cli.bench_command import bench
 from hicache_nsa.cli.demo_command import demo
 
 
@@ -13,4 +14,5 @@ def hicache() -> None:
     """Host-memory KV cache tier for LLM engines with sparse attention."""
 
 
+hicache.add_command(bench)
 hicache.add_command(demo)

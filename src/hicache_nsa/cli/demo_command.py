@@ -89,6 +89,7 @@ MAX_SEED = 2**63 - 1
     type=click.Choice(["cpu", "cuda"]),
     default=DEFAULTS.device,
     show_default=True,
+    help="Where model, pages and cache are; cuda: pages come back from pinned host memory.",
 )
 @click.option(
     "--seed",
@@ -123,10 +124,6 @@ def demo(
     """
     plan = PromptPlan(shots, questions, own_shots, prompts)
     settings = DemoSettings(plan=plan, threads=threads or 0, **options)  # type: ignore[arg-type]
-    if settings.device == "cuda":
-        raise click.ClickException(
-            "the demo runs on the CPU in this version, CUDA is to come: run with --device cpu"
-        )
     try:
         passed = _run(settings, json_target)
     except HiCacheError as error:
@@ -153,6 +150,7 @@ def _run(settings: DemoSettings, json_target: str | None) -> bool:
         prepared = Demo(settings)
     except ValueError as error:  # a prompts file, a tokenizer or a size that cannot be used
         raise click.UsageError(str(error)) from error
+    machine = prepared.machine
     if json_target != "-":
         print_lines(prepared.introduction)
     with prepared, progress_bar(prepared.steps) as step:
@@ -160,5 +158,5 @@ def _run(settings: DemoSettings, json_target: str | None) -> bool:
     if json_target != "-":
         print_result(result)
     if json_target is not None:
-        write_json(json_target, result.to_json())
+        write_json(json_target, result.to_json(), machine)
     return result.passed

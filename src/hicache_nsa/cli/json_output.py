@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
+
+from hicache_nsa.bench.environment import circumstances
 
 
 def check_target(
@@ -26,47 +27,16 @@ def check_target(
     return target
 
 
-def write_json(target: str, content: dict[str, object]) -> None:
-    """Write what every command reports (version, command, environment), then ``content``."""
-    text = json.dumps({**_circumstances(), **content}, indent=2, default=str)
+def write_json(
+    target: str, content: Mapping[str, object], environment: Mapping[str, object] | None = None
+) -> None:
+    """Write what every command reports (version, command, environment), then ``content``.
+
+    environment: what this command knows of it beside that.
+    """
+    begin = circumstances(["hicache", *sys.argv[1:]], environment or {})
+    text = json.dumps({**begin, **content}, indent=2, default=str)
     if target == "-":
         click.echo(text)
     else:
         Path(target).write_text(text + "\n", encoding="utf-8")
-
-
-def _circumstances() -> dict[str, object]:
-    return {
-        "version": _installed("hicache-nsa"),
-        "command": ["hicache", *sys.argv[1:]],
-        "environment": {
-            "python": platform.python_version(),
-            "torch": _installed("torch"),
-            "numpy": _installed("numpy"),
-            "system": platform.system(),
-            "machine": platform.machine(),
-            "processor": _processor(),
-            "cores": usable_cores(),
-        },
-    }
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _installed(distribution: str) -> str | None:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -11,6 +12,9 @@ Step = Callable[[str], None]
 @contextmanager
 def progress_bar(total: int) -> Iterator[Step]:
     """Yield a function to call with a label each time one of ``total`` steps is done."""
+    if not sys.stderr.isatty():
+        yield lambda label: None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -21,7 +25,6 @@ def progress_bar(total: int) -> Iterator[Step]:
         TimeElapsedColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
     ) as bar:
         task = bar.add_task("", total=total)
         yield lambda label: bar.update(task, advance=1, description=label)

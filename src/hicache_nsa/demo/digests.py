@@ -40,7 +40,7 @@ class PageDigests:
 
     def __init__(self, buffers: Mapping[str, Sequence[torch.Tensor]], page_size: int) -> None:
         self._places = [
-            (name, layer, tensor.numpy())
+            (name, layer, tensor)
             for name, tensors in buffers.items()
             for layer, tensor in enumerate(tensors)
         ]
@@ -77,4 +77,10 @@ class PageDigests:
                     self.mismatches.append(Mismatch(index * self._page_size, name, layer))
 
     def _of_page(self, page: int) -> list[bytes]:
-        return [blake2b(rows[page], digest_size=16).digest() for _, _, rows in self._places]
+        """One digest a place. On a GPU the bytes come behind what torch's current stream has
+        queued, which writes them or has waited for the load of every layer.
+        """
+        return [
+            blake2b(pool[page].cpu().numpy().data, digest_size=16).digest()
+            for _, _, pool in self._places
+        ]

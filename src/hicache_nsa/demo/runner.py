@@ -8,7 +8,8 @@ from types import TracebackType
 
 import torch
 
-from hicache_nsa import HiCache, formats
+from hicache_nsa import HiCache, HiCacheError, formats
+from hicache_nsa.cuda_streams import require_torch_gpu
 from hicache_nsa.demo.digests import PageDigests
 from hicache_nsa.demo.engine import Engine
 from hicache_nsa.demo.introduction import introduction
@@ -17,6 +18,7 @@ from hicache_nsa.demo.results import DemoResult, Run
 from hicache_nsa.demo.settings import DemoSettings
 from hicache_nsa.demo.sizing import PageDemand, page_demand
 from hicache_nsa.demo.tokenizers import open_tokenizer
+from hicache_nsa.pools import check_device
 from hicache_nsa.reference import DsaConfig, ReferenceModel, allocate_pools, random_weights
 from hicache_nsa.sizes import format_size, parse_size
 
@@ -28,13 +30,18 @@ RUNS = ("cold", "device", "after_flush")
 class Demo:
     """Prompts, model, pools and cache of one demo. Use as a context manager, run once.
 
-    Raises PromptsError or TokenizerError for input that cannot be used and ValueError for a pool
-    size that does not parse or is too small for one request or one page.
+    Model, pools and cache are on one device, where all runs on torch's current stream: that is the
+    stream which copies are ordered after and which waits for them.
+
+    Raises PromptsError or TokenizerError for input that cannot be used, ValueError for a pool size
+    that does not parse or is too small for one request or one page, and HiCacheError for a device
+    that is not there.
     """
 
     def __init__(self, settings: DemoSettings) -> None:
         if settings.threads:
             torch.set_num_threads(settings.threads)
+        device = _device(settings.device)
         tokenizer = open_tokenizer(settings.tokenizer)
         self._settings = replace(settings, tokenizer=tokenizer.name)
         self._prompts = [tokenizer.encode(text) for text in build_prompts(settings.plan)]
@@ -48,17 +55,18 @@ class Demo:
         fmt = formats.dsa(settings.layers, kv_dtype=settings.kv_dtype, page_size=settings.page_size)
         _check_prompts(self._prompts, demand, settings.page_size)
         host_size = _check_pools(settings, demand, fmt.page_bytes)
-        self._pools = allocate_pools(config, settings.device_pages or demand.device)
+        self._pools = allocate_pools(config, settings.device_pages or demand.device, device)
         self._cache = HiCache(
             fmt,
+            device=device,
             device_buffers=self._pools,
             host_pages=demand.cached if host_size is None else None,
             host_size=host_size,
             layout=settings.layout,
         )
         self._digests = PageDigests(self._pools, settings.page_size)
-        model = ReferenceModel(config, random_weights(config, settings.seed))
-        model.prefill(self._prompts[0][:WARM_UP_TOKENS], [0, 1], allocate_pools(config, 2))
+        model = ReferenceModel(config, random_weights(config, settings.seed).to(device))
+        model.prefill(self._prompts[0][:WARM_UP_TOKENS], [0, 1], allocate_pools(config, 2, device))
         self._engine = Engine(
             model,
             self._pools,
@@ -73,6 +81,12 @@ class Demo:
     def cache(self) -> HiCache:
         """The cache that serves the requests; closed at the end of the ``with`` block."""
         return self._cache
+
+    @property
+    def machine(self) -> dict[str, object]:
+        """What a report says of the device: the name of the GPU, nothing of a CPU."""
+        device = self._cache.device_pool.device
+        return {} if device == "cpu" else {"gpu": torch.cuda.get_device_name(device)}
 
     @property
     def prompts(self) -> list[list[int]]:
@@ -154,6 +168,17 @@ class Demo:
         traceback: TracebackType | None,
     ) -> None:
         self._cache.close()
+
+
+def _device(name: str) -> str:
+    """``cpu`` or ``cuda:N``; HiCacheError says what is missing and what goes without."""
+    try:
+        device = check_device(name)
+        if device != "cpu":
+            require_torch_gpu(device)
+    except HiCacheError as error:
+        raise HiCacheError(f"{str(error).rstrip('.')}. Without a GPU: --device cpu.") from error
+    return device
 
 
 def _check_prompts(prompts: Sequence[Sequence[int]], demand: PageDemand, page_size: int) -> None:

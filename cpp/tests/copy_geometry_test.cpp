@@ -83,5 +83,33 @@ TEST(DeviceBuffer, ShapeMustMakeSense) {
                  std::invalid_argument, "2^62");
 }
 
+TEST(CopyGeometry, RecordsOfLayersInOtherAllocationsCanBeLeftOut) {
+    const PoolFormat format(4, 2, {{"kv", 40, {0, 1}}});
+    const CopyGeometry geometry(HostLayout(format, "page_first", 6), 5,
+                                {{1000, 40, 1, 40, 40}, {5000, 40, 1, 40, 40}});
+    ASSERT_EQ(geometry.record().size(), 1u);
+    const auto until = [&](uint64_t end) {
+        return geometry.records_within(
+            [&](uint64_t first, uint64_t last) { return first >= 1000 && last < end; });
+    };
+    EXPECT_TRUE(until(5000 + 5 * 40));
+    EXPECT_FALSE(until(5000 + 5 * 40 - 1));
+    const CopyGeometry without = geometry.without_records();
+    EXPECT_TRUE(without.record().empty());
+    EXPECT_EQ(without.segments(1).size(), 1u);
+}
+
+TEST(CopyGeometry, EntriesTellWhereALayerLiesInTheHostPool) {
+    for (const char* name : {"page_first", "layer_first"}) {
+        const HostLayout layout(kFormat, name, 6);
+        const CopyGeometry geometry(
+            layout, 5, {{1000, 40, 1, 40, 40}, {2000, 40, 4, 10, 10}, {3000, 8, 1, 8, 8}});
+        EXPECT_EQ(geometry.entry(1).base, layout.base(0, 1));
+        EXPECT_EQ(geometry.entry(1).stride, layout.page_stride(1));
+        EXPECT_EQ(geometry.entry(1).bytes, 48);
+        EXPECT_EQ(geometry.entry(1).in_record, 40);
+    }
+}
+
 }  // namespace
 }  // namespace hicache

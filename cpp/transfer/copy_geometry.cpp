@@ -65,7 +65,8 @@ bool follows(const RecordPart& part, const RecordPart& next) {
 CopyGeometry::CopyGeometry(const HostLayout& layout, int64_t device_pages,
                            const std::vector<DeviceBuffer>& device_buffers)
     : layers_(static_cast<size_t>(layout.format().num_layers())),
-      host_records_(layout.kind() != LayoutKind::kLayerFirst) {
+      host_records_(layout.kind() != LayoutKind::kLayerFirst),
+      device_pages_(device_pages) {
     const PoolFormat& format = layout.format();
     if (device_pages < 0) {
         bad_argument("device_pages is ", device_pages, "; it must not be negative.");
@@ -124,6 +125,25 @@ void CopyGeometry::add(int layer, const Segment& segment) {
     } else {
         segments.push_back(segment);
     }
+}
+
+bool CopyGeometry::records_within(
+    const std::function<bool(uint64_t first, uint64_t last)>& within) const {
+    if (device_pages_ == 0) return true;
+    return std::ranges::all_of(record_, [&](const RecordPart& part) {
+        if (part.layers == 1) return true;
+        const int64_t last_page = (device_pages_ - 1) * part.device_stride;
+        const int64_t last_byte = (part.layers - 1) * part.device_pitch + part.width - 1;
+        return within(
+            part.device + static_cast<uint64_t>(std::min<int64_t>(last_page, 0)),
+            part.device + static_cast<uint64_t>(std::max<int64_t>(last_page, 0) + last_byte));
+    });
+}
+
+CopyGeometry CopyGeometry::without_records() const {
+    CopyGeometry copy = *this;
+    copy.record_.clear();
+    return copy;
 }
 
 }  // namespace hicache

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "core/host_layout.h"
@@ -66,6 +67,12 @@ class CopyGeometry {
     // contiguous in the host pool; empty elsewhere. One part of one piece: a page is one block of
     // bytes on both sides.
     [[nodiscard]] const std::vector<RecordPart>& record() const { return record_; }
+    // Whether `within(first, last)` holds for the device bytes [first, last] of every part with
+    // several layers: those may lie in allocations of their own, equally far apart by chance.
+    [[nodiscard]] bool records_within(
+        const std::function<bool(uint64_t first, uint64_t last)>& within) const;
+    [[nodiscard]] CopyGeometry without_records() const;
+
     [[nodiscard]] int num_layers() const { return static_cast<int>(layers_.size()); }
 
   private:
@@ -75,6 +82,7 @@ class CopyGeometry {
     std::vector<std::vector<Segment>> layers_;
     std::vector<HostEntry> entries_;
     bool host_records_;
+    int64_t device_pages_;
     std::vector<RecordPart> record_;
 };
 

@@ -136,10 +136,11 @@ Ticket TransferEngine::submit(Direction direction, std::span<const int64_t> host
     const int64_t sequence = empty ? 0 : ++sequence_[d];
     const int64_t wait_for =
         empty ? 0 : hazards_.note(direction, sequence, host_pages, device_pages);
+    const bool layerwise = hints.layerwise.value_or(direction == Direction::kHostToDevice);
+    const bool beside_compute =
+        hints.beside_compute.value_or(layerwise || std::ranges::any_of(after, pending));
     auto job = std::make_shared<CopyJob>(
-        CopyOrder{direction, std::move(plan), std::move(order),
-                  hints.layerwise.value_or(direction == Direction::kHostToDevice),
-                  hints.beside_compute.value_or(std::ranges::any_of(after, pending)),
+        CopyOrder{direction, std::move(plan), std::move(order), layerwise, beside_compute,
                   std::move(after), pages, page_bytes, failure.has_value(), sequence, wait_for},
         format_.num_layers(), counters_[d]);
     counters_[d]->submitted(runs);

@@ -22,8 +22,9 @@ constexpr double kModelWeight = 8;
 constexpr double kQueueingWeight = 0.05;
 constexpr double kQueuePiece = 0.5e-6;    // seconds to queue a piece of a batch
 constexpr double kQueueOperation = 4e-6;  // a copy, a launch, a batch with its events
-// The last tile still goes from the ring to its pages when the link has nothing more to do.
-constexpr double kDeviceRate = 200e9;  // bytes a second of that kernel
+// The last tile of a load still goes from the ring to its pages when the link has nothing more to
+// do; a save's first one has to be in the ring before the link has anything to do.
+constexpr double kDeviceRate = 90e9;  // bytes a second of that kernel
 constexpr double kHandOver = 15e-6;
 
 int all_layers(const CopyOrder& order) {
@@ -126,11 +127,12 @@ CopyEstimate estimate_staged(const CopyGeometry& geometry, const CopyOrder& orde
     CopyEstimate result;
     const int64_t pages = order.plan.num_pages();
     const int64_t runs = host_runs(order.plan);
-    double last_bytes = 0;
+    double edge_bytes = 0;  // of that tile
     double landed = 0;
     for (const StageTile& tile : stage_tiles(geometry, order, slot_bytes, choice.group_layers)) {
         const int64_t bytes = tile_page_bytes(geometry, tile) * tile.pages;
-        last_bytes = static_cast<double>(bytes);
+        if (edge_bytes == 0 || order.direction == Direction::kHostToDevice)
+            edge_bytes = static_cast<double>(bytes);
         result.queueing += 3 * kQueueOperation;
         if (bytes > 0) {
             // Whole entries of neighbours are one piece; a part of a record is one a page.
@@ -143,7 +145,7 @@ CopyEstimate estimate_staged(const CopyGeometry& geometry, const CopyOrder& orde
         }
         if (tile.last) end_step(result, landed);
     }
-    const double spread = last_bytes / kDeviceRate + kHandOver;
+    const double spread = edge_bytes / kDeviceRate + kHandOver;
     result.total += spread;
     result.step += spread;
     return result;

@@ -195,7 +195,7 @@ class TransferEngine:
         """Copy device pages to host pages (same length), after the work queued on ``stream``.
 
         beside_compute: whether the model computes meanwhile and should not feel the copy; None: if
-            ``stream`` has work queued now. For the choice of the way only.
+            the copy is layerwise, or ``stream`` has work queued. For the choice of the way only.
 
         Raises:
             ValueError: lengths differ, an id is outside its pool, or a target page repeats.
@@ -273,7 +273,7 @@ class TransferEngine:
     ) -> Ticket:
         """The same with explicit fences: the copy starts when all of ``after`` are done.
 
-        None: loads are layerwise, saves are not; computing if one of ``after`` isn't done yet.
+        layerwise=None: loads are, saves are not.
         """
         native = self._open().submit(
             direction,

@@ -7,6 +7,7 @@
 
 #include "backends/cuda/cuda_call.h"
 #include "backends/cuda/cuda_lane.h"
+#include "backends/cuda/device_allocations.h"
 #include "backends/cuda/direct_way.h"
 #include "backends/cuda/kernel_way.h"
 #include "backends/cuda/pinned_pool.h"
@@ -23,11 +24,20 @@ constexpr int64_t kStagingBytes = int64_t{32} << 20;
 constexpr int kSlots = 4;
 constexpr int64_t kSlotAlignment = 256;
 
+// The same with a geometry whose records are copied as one only where the driver allows it.
+BackendSetup fit_records(int device, BackendSetup setup) {
+    const DeviceScope scope(device);
+    if (!setup.geometry->records_within(one_allocation)) {
+        setup.geometry = std::make_shared<const CopyGeometry>(setup.geometry->without_records());
+    }
+    return setup;
+}
+
 // Copies between one device and the host. See cuda_lane.h for how.
 class CudaBackend : public Backend {
   public:
     CudaBackend(int device, BackendSetup setup)
-        : pool_(device, setup.host, setup.options), shared_(device, setup) {
+        : pool_(device, setup.host, setup.options), shared_(device, fit_records(device, setup)) {
         const DeviceScope scope(device);
         require(load_kernels(), "Loading the kernels");
         for (const Direction direction : kDirections)
@@ -80,7 +90,8 @@ class CudaBackend : public Backend {
                 shared_.closing = true;
             }
         }
-        shared_.changed.notify_all();
+        for (std::condition_variable& each : shared_.may_queue)
+            each.notify_all();
         for (auto& each : lanes_)
             each->join();
         pool_.unpin();

@@ -66,14 +66,14 @@ CudaLane::~CudaLane() {
 }
 
 void CudaLane::submit(std::shared_ptr<CopyJob> job) {
-    auto gate = std::make_shared<LayerGate>(shared_.events, holds_,
+    auto gate = std::make_shared<LayerGate>(shared_.events, shared_.waiters, holds_,
                                             static_cast<int>(job->order().layers.size()));
     job->set_gate(gate);
     {
         std::lock_guard lock(shared_.mutex);
         waiting_.push_back({std::move(job), std::move(gate), nullptr, nullptr, std::nullopt});
     }
-    shared_.changed.notify_all();
+    may_queue().notify_one();
 }
 
 void CudaLane::hold() {
@@ -87,7 +87,7 @@ void CudaLane::release() {
         if (*holds_ == 0) bad_state("Direction ", name(direction_), " is not held.");
         --*holds_;
     }
-    shared_.changed.notify_all();
+    may_queue().notify_one();
 }
 
 void CudaLane::join() {
@@ -105,7 +105,7 @@ void CudaLane::queue_copies() {
     const DeviceScope scope(shared_.device);
     Lock lock(shared_.mutex);
     for (;;) {
-        shared_.changed.wait(lock, [&] { return !waiting_.empty() || shared_.closing; });
+        may_queue().wait(lock, [&] { return !waiting_.empty() || shared_.closing; });
         if (waiting_.empty()) break;
         const Queued next = waiting_.front();
         lock.unlock();
@@ -113,17 +113,17 @@ void CudaLane::queue_copies() {
             return shared_.closing && std::chrono::steady_clock::now() >= shared_.fence_limit;
         });
         lock.lock();
-        shared_.changed.wait(lock, [&] { return startable(*next.job); });
+        may_queue().wait(lock, [&] { return startable(*next.job); });
         lock.unlock();
         next.job->start();
         Queued queued = queue(next, std::move(error));
         lock.lock();
         waiting_.pop_front();
         queued_.push_back(std::move(queued));
-        shared_.changed.notify_all();
+        may_finish_.notify_one();
     }
     all_queued_ = true;
-    shared_.changed.notify_all();
+    may_finish_.notify_one();
 }
 
 CopyWay& CudaLane::take(Way way) {
@@ -172,7 +172,7 @@ void CudaLane::finish_copies() {
     const DeviceScope scope(shared_.device);
     Lock lock(shared_.mutex);
     for (;;) {
-        shared_.changed.wait(lock, [&] { return !queued_.empty() || all_queued_; });
+        may_finish_.wait(lock, [&] { return !queued_.empty() || all_queued_; });
         if (queued_.empty()) return;
         Queued copy = queued_.front();
         lock.unlock();
@@ -190,9 +190,12 @@ void CudaLane::wait_landed(Queued& copy) {
         if (copy.error) {  // not the whole stream: later copies may wait for whoever waits for us
             if (copy.last) copy.last->wait("A copy on the GPU");
         } else if (order.plan.num_pages() > 0) {
-            for (int position = 0; position < static_cast<int>(order.layers.size()); ++position) {
-                copy.gate->wait_landed(position);
-                if (!order.fails) copy.job->layer_landed(position);
+            const auto layers = static_cast<int>(order.layers.size());
+            for (int position = 0; position < layers;) {
+                const int next = copy.gate->wait_landed(position);
+                for (; position < next; ++position) {
+                    if (!order.fails) copy.job->layer_landed(position);
+                }
             }
         }
     } catch (const std::exception& failure) {
@@ -208,7 +211,8 @@ void CudaLane::end(Queued& copy) {
     queued_.pop_front();
     shared_.completed[index(direction_)] = order.sequence;
     copy.job->finish(std::move(copy.error), copied);  // in submission order, hence under the lock
-    shared_.changed.notify_all();
+    for (std::condition_variable& each : shared_.may_queue)
+        each.notify_one();
 }
 
 void CudaLane::check(int64_t counted) const {

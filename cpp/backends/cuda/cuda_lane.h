@@ -29,13 +29,15 @@ struct LaneShared {
     LaneShared(int device_index, BackendSetup backend_setup)
         : device(device_index),
           setup(std::move(backend_setup)),
-          events(std::make_shared<EventPool>(device)) {}
+          events(std::make_shared<EventPool>(device)),
+          waiters(std::make_shared<FlagWaiters>()) {}
 
     const int device;
     const BackendSetup setup;
     const std::shared_ptr<EventPool> events;
-    std::mutex mutex;                 // guards the queues of both lanes
-    std::condition_variable changed;  // of any of them
+    const std::shared_ptr<FlagWaiters> waiters;
+    std::mutex mutex;                                  // guards the queues of both lanes
+    std::array<std::condition_variable, 2> may_queue;  // by direction: for the thread that queues
     std::atomic<bool> closing{false};
     std::chrono::steady_clock::time_point fence_limit;  // set before closing
     std::array<int64_t, 2> completed{0, 0};  // by direction: number of the copy that ended last
@@ -75,6 +77,9 @@ class CudaLane {
     };
     using Lock = std::unique_lock<std::mutex>;
 
+    [[nodiscard]] std::condition_variable& may_queue() {
+        return shared_.may_queue[static_cast<size_t>(index(direction_))];
+    }
     void queue_copies();
     [[nodiscard]] bool startable(const CopyJob& job) const;
     [[nodiscard]] Queued queue(const Queued& waiting, std::optional<std::string> error);
@@ -96,7 +101,8 @@ class CudaLane {
     std::deque<Queued> queued_;   // on the stream
     // Changed under the shared mutex.
     const std::shared_ptr<std::atomic<int>> holds_ = std::make_shared<std::atomic<int>>(0);
-    bool all_queued_ = false;  // the first thread has ended
+    std::condition_variable may_finish_;  // for the second thread
+    bool all_queued_ = false;             // the first thread has ended
     std::thread queuer_;
     std::thread finisher_;
 };

@@ -8,13 +8,20 @@
 
 namespace hicache::cuda {
 
-LayerGate::LayerGate(std::shared_ptr<EventPool> events,
+LayerGate::LayerGate(std::shared_ptr<EventPool> events, std::shared_ptr<FlagWaiters> waiters,
                      std::shared_ptr<const std::atomic<int>> held, int layers)
     : pool_(std::move(events)),
+      waiters_(std::move(waiters)),
       held_(std::move(held)),
       flags_(std::max(layers, 1)),
       events_(static_cast<size_t>(layers)),
       awaited_(static_cast<size_t>(layers), false) {}
+
+LayerGate::~LayerGate() {
+    if (process_.forked()) return;  // the lock may be held there for ever
+    for (const uintptr_t stream : entered_)
+        waiters_->leave(stream);
+}
 
 void LayerGate::check_stream(uintptr_t stream) const {
     const DeviceScope scope(pool_->device());
@@ -32,10 +39,14 @@ cudaEvent_t LayerGate::event_soon(int position, std::unique_lock<std::mutex>& lo
 }
 
 void LayerGate::open() {
+    std::vector<uintptr_t> entered;
     {
         std::lock_guard lock(mutex_);
         open_ = true;
+        entered.swap(entered_);
     }
+    for (const uintptr_t stream : entered)
+        waiters_->leave(stream);
     flags_.raise_all();
     changed_.notify_all();
 }
@@ -45,7 +56,11 @@ void LayerGate::enqueue_wait(int position, uintptr_t stream) {
     cudaEvent_t event = nullptr;
     {
         std::unique_lock lock(mutex_);
-        event = event_soon(position, lock);
+        if (events_[position] == nullptr && !open_ && waiters_->enter(stream)) {
+            entered_.push_back(stream);
+        } else {
+            event = event_soon(position, lock);
+        }
         if (event == nullptr && open_) return;
         if (event == nullptr) awaited_[position] = true;
     }
@@ -80,13 +95,17 @@ void LayerGate::layers_queued(int first, int last, cudaStream_t stream) {
     changed_.notify_all();
 }
 
-void LayerGate::wait_landed(int position) const {
+int LayerGate::wait_landed(int position) const {
     std::shared_ptr<PooledEvent> event;
+    int next = position + 1;
     {
         std::lock_guard lock(mutex_);
         event = events_[position];
+        while (next < static_cast<int>(events_.size()) && events_[next] == event)
+            ++next;
     }
     event->wait("A copy on the GPU");
+    return next;
 }
 
 }  // namespace hicache::cuda

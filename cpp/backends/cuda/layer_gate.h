@@ -1,13 +1,11 @@
 // Where the layers of one copy are, for streams of the device and for the host.
 //
 // Once our thread has queued a layer there is an event behind it, and streams wait for that. An
-// event that is not recorded yet would count as done, so who comes earlier is kept for a moment
-// until our thread has queued the layer: kPatience at most a copy, far less as a rule. After that,
-// or while copies are held, the stream waits for a flag in memory, which our stream raises behind
-// the layer. Flags come second because streams share the GPU's hardware queues: with dozens of
-// streams a wait could stand in the queue that the copy it waits for comes to, and CUDA cannot see
-// that. A flag that nobody waits for is not raised on the stream: each such write lets the link run
-// dry.
+// event that is not recorded yet would count as done, so a stream that comes earlier waits for a
+// flag in memory, which our stream raises behind the layer. As long as few streams do so: others
+// are kept for a moment until our thread has queued the layer, kPatience at most a copy, before
+// they wait for a flag too (see FlagWaiters). A flag that nobody waits for is not raised: each
+// write costs the stream time.
 //
 // Thread-safe.
 #pragma once
@@ -23,6 +21,7 @@
 
 #include "backends/cuda/event_pool.h"
 #include "backends/cuda/flag_slots.h"
+#include "backends/cuda/flag_waiters.h"
 #include "transfer/stream_gate.h"
 
 namespace hicache::cuda {
@@ -33,8 +32,9 @@ class LayerGate : public StreamGate {
 
     // held: above 0 while copies of the direction are kept from starting.
     // Requires: the pool's device is current.
-    LayerGate(std::shared_ptr<EventPool> events, std::shared_ptr<const std::atomic<int>> held,
-              int layers);
+    LayerGate(std::shared_ptr<EventPool> events, std::shared_ptr<FlagWaiters> waiters,
+              std::shared_ptr<const std::atomic<int>> held, int layers);
+    ~LayerGate() override;
 
     void check_stream(uintptr_t stream) const override;
     void enqueue_wait(int position, uintptr_t stream) override;
@@ -42,9 +42,9 @@ class LayerGate : public StreamGate {
     // For the backend. Requires: the device is current.
     // All bytes of the layers at positions [first, last) are queued on the stream. Each once.
     void layers_queued(int first, int last, cudaStream_t stream);
-    // Waits on the host until a layer has landed. Requires: it was queued.
-    // Throws: std::runtime_error if the work before it failed.
-    void wait_landed(int position) const;
+    // Waits on the host until a layer has landed, and returns the first position that did not land
+    // with it. Requires: it was queued. Throws: std::runtime_error if the work before it failed.
+    int wait_landed(int position) const;
     // The copy has ended: releases whoever still waits.
     void open();
 
@@ -53,7 +53,9 @@ class LayerGate : public StreamGate {
     [[nodiscard]] cudaEvent_t event_soon(int position, std::unique_lock<std::mutex>& lock);
 
     const std::shared_ptr<EventPool> pool_;
+    const std::shared_ptr<FlagWaiters> waiters_;
     const std::shared_ptr<const std::atomic<int>> held_;
+    const ProcessMark process_;
     FlagSlot flags_;
     mutable std::mutex mutex_;
     std::condition_variable changed_;
@@ -61,6 +63,7 @@ class LayerGate : public StreamGate {
     bool open_ = false;
     std::vector<std::shared_ptr<PooledEvent>> events_;  // by position; none until queued
     std::vector<bool> awaited_;                         // by position; a stream waits for the flag
+    std::vector<uintptr_t> entered_;  // streams that were counted as waiters, once a wait
 };
 
 }  // namespace hicache::cuda

@@ -19,7 +19,7 @@ namespace cuda {
 namespace {
 
 constexpr int64_t kScratch = int64_t{64} << 20;
-constexpr int64_t kMoved = int64_t{32} << 20;  // bytes a measurement moves
+constexpr int64_t kMoved = int64_t{64} << 20;  // bytes a measurement moves
 constexpr int64_t kSlot = int64_t{8} << 20;    // bytes of a batch, as in staging
 constexpr int64_t kPage = int64_t{32} << 10;   // of the kernel's pages
 constexpr int64_t kRows = 16;                  // of a rectangle
@@ -42,12 +42,15 @@ class TimedStream {
     TimedStream(const TimedStream&) = delete;
     TimedStream& operator=(const TimedStream&) = delete;
 
-    // Median seconds of what `queue` queues on the stream.
-    double seconds(const std::function<void(cudaStream_t)>& queue) {
+    // Median seconds of parts 1 to parts - 1 that `queue` queues on the stream. They are queued
+    // while part 0 runs, as in a long copy.
+    double seconds(int64_t parts, const std::function<void(int64_t, cudaStream_t)>& queue) {
         std::vector<float> taken;
         for (int i = 0; i <= kTimes; ++i) {
+            queue(0, stream_);
             require(cudaEventRecord(begin_, stream_), "cudaEventRecord");
-            queue(stream_);
+            for (int64_t part = 1; part < parts; ++part)
+                queue(part, stream_);
             require(cudaEventRecord(end_, stream_), "cudaEventRecord");
             require(cudaEventSynchronize(end_), "Measuring the link");
             float milliseconds = 0;
@@ -57,6 +60,8 @@ class TimedStream {
         std::ranges::sort(taken);
         return std::max(1e-3 * static_cast<double>(taken[kTimes / 2]), 1e-9);
     }
+
+    [[nodiscard]] cudaStream_t get() const { return stream_; }
 
   private:
     cudaStream_t stream_ = nullptr;
@@ -105,7 +110,7 @@ class LinkProbe {
                                           device_address() + static_cast<uint64_t>(i * bytes),
                                           bytes, 1, 0, 0});
             }
-            points.push_back({bytes, each(direction, batches, kMoved / bytes)});
+            points.push_back({bytes, each(direction, batches)});
         }
         return CostCurve(points);
     }
@@ -115,25 +120,26 @@ class LinkProbe {
         for (const int64_t bytes : {int64_t{64} << 10, int64_t{512} << 10, int64_t{4} << 20}) {
             const int64_t width = bytes / kRows;
             const int64_t pitch = 2 * width;
-            std::vector<std::vector<Block>> batches(1);
+            std::vector<std::vector<Block>> batches(2);
             for (const int64_t i : shuffled(kScratch / (pitch * kRows))) {
-                batches[0].push_back({i * pitch * kRows,
-                                      device_address() + static_cast<uint64_t>(i * pitch * kRows),
-                                      width, kRows, pitch, pitch});
+                const bool first = std::ssize(batches[0]) * 2 * pitch * kRows < kScratch;
+                batches[first ? 0 : 1].push_back(
+                    {i * pitch * kRows, device_address() + static_cast<uint64_t>(i * pitch * kRows),
+                     width, kRows, pitch, pitch});
             }
-            points.push_back({bytes, each(direction, batches, std::ssize(batches[0]))});
+            points.push_back({bytes, each(direction, batches)});
         }
         return CostCurve(points);
     }
 
-    double each(Direction direction, const std::vector<std::vector<Block>>& batches,
-                int64_t count) {
-        const double all = stream_.seconds([&](cudaStream_t stream) {
-            QueueLimit limit(events_, stream);
-            for (const auto& blocks : batches)
-                engine_.queue(blocks, direction, stream, limit);
-        });
-        return all / static_cast<double>(count);
+    // Seconds of one of the blocks. Requires: two batches or more, all equally long.
+    double each(Direction direction, const std::vector<std::vector<Block>>& batches) {
+        QueueLimit limit(events_, stream_.get());
+        const double all =
+            stream_.seconds(std::ssize(batches), [&](int64_t i, cudaStream_t stream) {
+                engine_.queue(batches[static_cast<size_t>(i)], direction, stream, limit);
+            });
+        return all / static_cast<double>((batches.size() - 1) * batches[0].size());
     }
 
     CostCurve kernels(Direction direction) {
@@ -150,15 +156,13 @@ class LinkProbe {
         std::vector<CostPoint> points;
         for (const int64_t bytes : {int64_t{256} << 10, int64_t{2} << 20, int64_t{16} << 20}) {
             const int64_t launches = kMoved / bytes;
-            const double all = stream_.seconds([&](cudaStream_t stream) {
-                for (int64_t i = 0; i < launches; ++i) {
-                    require(move_layer(segment.get(), 1, table.get() + i * (bytes / kPage),
-                                       bytes / kPage, direction == Direction::kHostToDevice,
-                                       kBlocks, stream),
-                            "Launching the kernel");
-                }
+            const double all = stream_.seconds(launches, [&](int64_t i, cudaStream_t stream) {
+                require(
+                    move_layer(segment.get(), 1, table.get() + i * (bytes / kPage), bytes / kPage,
+                               direction == Direction::kHostToDevice, kBlocks, stream),
+                    "Launching the kernel");
             });
-            points.push_back({bytes, all / static_cast<double>(launches)});
+            points.push_back({bytes, all / static_cast<double>(launches - 1)});
         }
         return CostCurve(points);
     }

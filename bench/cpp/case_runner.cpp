@@ -123,6 +123,7 @@ void CaseRunner::prepare_engine(const BenchCase& bench_case) {
     copy_options.workers = options_.workers;
     copy_options.way = bench_case.way;
     copy_options.kernel_blocks = options_.blocks;
+    copy_options.link_curve = side_->link_curve();
     engine_ = std::make_unique<TransferEngine>(format_, options_.device, options_.pool,
                                                pools_.device_buffers(), pools_.host(), *layout_,
                                                copy_options);

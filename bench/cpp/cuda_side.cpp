@@ -84,8 +84,13 @@ class CudaSide : public DeviceSide {
     std::unique_ptr<ContiguousCopy> contiguous_copy(int64_t nbytes) override {
         return std::make_unique<CudaContiguousCopy>(nbytes);
     }
+    std::shared_ptr<const LinkCurve> link_curve() override {
+        if (!curve_) curve_ = std::make_shared<const LinkCurve>(measure_cuda_link("cuda"));
+        return curve_;
+    }
 
   private:
+    std::shared_ptr<const LinkCurve> curve_;
     void copy(void* to, const void* from, int64_t nbytes, cudaMemcpyKind kind) const {
         const cuda::DeviceScope scope(device_);  // threads start on device 0
         require(cudaMemcpyAsync(to, from, static_cast<size_t>(nbytes), kind, cudaStreamPerThread),

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "transfer/direction.h"
+#include "transfer/link_curve.h"
 
 namespace hicache::bench {
 
@@ -35,6 +36,8 @@ class DeviceSide {
     virtual void write(uint64_t device, const std::byte* host, int64_t nbytes) = 0;
     virtual void read(std::byte* host, uint64_t device, int64_t nbytes) = 0;
     [[nodiscard]] virtual std::unique_ptr<ContiguousCopy> contiguous_copy(int64_t nbytes) = 0;
+    // What copies cost here, measured now; nullptr where an engine does not ask.
+    [[nodiscard]] virtual std::shared_ptr<const LinkCurve> link_curve() { return nullptr; }
 };
 
 // workers: threads of the contiguous copy.

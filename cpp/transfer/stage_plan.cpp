@@ -7,7 +7,7 @@ namespace {
 
 // A copy is cut into about so many tiles, as long as they are not too small: the link is idle while
 // the first one is cut out and the last one is spread.
-constexpr int64_t kTiles = 16;
+constexpr int64_t kTiles = 8;
 constexpr int64_t kSmallestTile = int64_t{1} << 20;
 
 int64_t bytes_of_layers(const CopyGeometry& geometry, int first, int last) {
@@ -25,6 +25,15 @@ int group_at(const CopyGeometry& geometry, const std::vector<int>& layers, size_
            bytes_of_layers(geometry, first, first + count + 1) <= slot_bytes)
         ++count;
     return count;
+}
+
+// Pages of each tile of a group: equally many, about tile_bytes, at most what a slot holds.
+int64_t pages_of_tile(int64_t pages, int64_t bytes, int64_t tile_bytes, int64_t slot_bytes) {
+    if (bytes == 0) return pages;
+    const int64_t room = std::max<int64_t>(slot_bytes / bytes, 1);
+    const int64_t tiles =
+        std::max((pages * bytes + tile_bytes / 2) / tile_bytes, (pages + room - 1) / room);
+    return tiles <= 1 ? pages : (pages + tiles - 1) / tiles;
 }
 
 // One piece, or a longer last one.
@@ -56,7 +65,7 @@ std::vector<StageTile> stage_tiles(const CopyGeometry& geometry, const CopyOrder
         const int count = group_at(geometry, order.layers, position, most, slot_bytes);
         const int first = order.layers[position];
         const int64_t bytes = bytes_of_layers(geometry, first, first + count);
-        const int64_t room = bytes == 0 ? pages : std::max<int64_t>(tile_bytes / bytes, 1);
+        const int64_t room = pages_of_tile(pages, bytes, tile_bytes, slot_bytes);
         for (int64_t page = 0; page < pages; page += room) {
             tiles.push_back({first, first + count, static_cast<int>(position), page,
                              std::min(room, pages - page), page + room >= pages});

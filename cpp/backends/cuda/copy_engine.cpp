@@ -1,11 +1,16 @@
 #include "backends/cuda/copy_engine.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "backends/cuda/cuda_call.h"
 
 namespace hicache::cuda {
 namespace {
+
+// Several engines share a batch and wait for each other at its end: no piece may take long.
+constexpr int64_t kLongestPiece = int64_t{512} << 10;
 
 // A batch takes the room of one operation for about so many of its pieces.
 constexpr size_t kPiecesOfACall = 16;
@@ -24,12 +29,16 @@ void CopyEngine::queue(const std::vector<Block>& blocks, Direction direction, cu
                        QueueLimit& limit) const {
     const std::vector<Block> cut =
         chunk_bytes_ > 0 ? cut_at_chunks(blocks, chunk_bytes_) : std::vector<Block>{};
+    const int64_t longest = pinned_ ? kLongestPiece : std::numeric_limits<int64_t>::max();
     std::vector<Block> pieces;
     for (const Block& block : chunk_bytes_ > 0 ? cut : blocks) {
         if (block.rows == 1) {
-            pieces.push_back(block);
-            if (pieces.size() == size_t{QueueLimit::kStep})
-                queue_pieces(pieces, direction, stream, limit);
+            for (int64_t at = 0; at < block.width; at += std::min(longest, block.width - at)) {
+                pieces.push_back({block.host + at, block.device + static_cast<uint64_t>(at),
+                                  std::min(longest, block.width - at), 1, 0, 0});
+                if (pieces.size() == size_t{QueueLimit::kStep})
+                    queue_pieces(pieces, direction, stream, limit);
+            }
         } else {
             queue_rectangle(block, direction, stream);
             limit.queued(1);

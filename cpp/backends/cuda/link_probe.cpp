@@ -22,7 +22,7 @@ constexpr int64_t kScratch = int64_t{64} << 20;
 constexpr int64_t kMoved = int64_t{64} << 20;  // bytes a measurement moves
 constexpr int64_t kSlot = int64_t{8} << 20;    // bytes of a batch, as in staging
 constexpr int64_t kPage = int64_t{32} << 10;   // of the kernel's pages
-constexpr int64_t kRows = 16;                  // of a rectangle
+constexpr int64_t kRows = 64;                  // of a rectangle
 constexpr int kBlocks = 4;
 constexpr int kTimes = 3;  // the median of so many, after one to warm up
 

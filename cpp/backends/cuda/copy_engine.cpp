@@ -12,6 +12,8 @@ namespace {
 // Several engines share a batch and wait for each other at its end: no piece may take long.
 constexpr int64_t kLongestPiece = int64_t{512} << 10;
 
+constexpr bool kBatches = CUDART_VERSION >= 13000;
+
 // A batch takes the room of one operation for about so many of its pieces.
 constexpr size_t kPiecesOfACall = 16;
 
@@ -29,7 +31,8 @@ void CopyEngine::queue(const std::vector<Block>& blocks, Direction direction, cu
                        QueueLimit& limit) const {
     const std::vector<Block> cut =
         chunk_bytes_ > 0 ? cut_at_chunks(blocks, chunk_bytes_) : std::vector<Block>{};
-    const int64_t longest = pinned_ ? kLongestPiece : std::numeric_limits<int64_t>::max();
+    const int64_t longest =
+        pinned_ && kBatches ? kLongestPiece : std::numeric_limits<int64_t>::max();
     std::vector<Block> pieces;
     for (const Block& block : chunk_bytes_ > 0 ? cut : blocks) {
         if (block.rows == 1) {

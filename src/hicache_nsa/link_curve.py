@@ -44,7 +44,7 @@ def machine_curve(device: str) -> _core.LinkCurve:
 
 def kept_curve(device: str) -> _core.LinkCurve | None:
     """The curve measured before on this machine; None if there is none that can be read."""
-    identity = _identity(device)
+    identity = identity_of(device)
     try:
         kept = json.loads(_file(identity).read_text(encoding="utf-8"))
         if kept["identity"] != identity:
@@ -61,7 +61,7 @@ def measure(device: str) -> _core.LinkCurve:
         RuntimeError: there is no such device, or no memory for 64 MiB on either side.
     """
     curve = _core.LinkCurve.measure(device)
-    identity = _identity(device)
+    identity = identity_of(device)
     try:
         _keep(_file(identity), {"identity": identity, "points": curve.points()})
     except OSError as error:
@@ -76,10 +76,11 @@ def measure(device: str) -> _core.LinkCurve:
 
 def curve_file(device: str) -> Path:
     """Where the curve of that device is kept. Raises as ``measure`` does."""
-    return _file(_identity(device))
+    return _file(identity_of(device))
 
 
-def _identity(device: str) -> str:
+def identity_of(device: str) -> str:
+    """What a kept curve is of: device, driver and this package. Raises as ``measure`` does."""
     version = _core.build_info()["version"]
     return f"{_core.cuda_device_identity(device)}, hicache-nsa {version}, format {FORMAT}"
 

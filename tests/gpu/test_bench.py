@@ -38,12 +38,13 @@ def test_every_layout_and_direction(packed: bool) -> None:
 
 
 def test_the_joint_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda_gemm, "WARM_UP", 3)
+    monkeypatch.setattr(cuda_gemm, "WARM_UP_SECONDS", 0.01)
     report = transfer(gemm=True, both=True, pages=(64,))
     assert report.passed
     for case in report.cases:
         assert case["gemm_gbps"] > 0 and case["gemm_submit_us"] > 0 and case["gemm_way"]
         assert case["gemm_slowdown"] > -1 and case["gemm_alone_ms"] > 0
+        assert case["gemm_products"] >= cuda_gemm.FEWEST and case["gemm_copies"][0] > 0
 
 
 @pytest.mark.parametrize("work", ["sleep", "gemm"])

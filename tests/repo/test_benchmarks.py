@@ -10,13 +10,14 @@ from layout import ROOT
 from hicache_nsa.cli.app import hicache
 
 TEXT = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-IN_TABLE = re.findall(r"`((?:transfer|overlap)\b[^`]*)`", TEXT)
+IN_TABLE = re.findall(r"`((?:transfer|overlap|link)\b[^`]*)`", TEXT)
 WHOLE = [" ".join(found.split()) for found in re.findall(r"`hicache bench ([^`]*)`", TEXT)]
 COMMANDS = [command for command in [*IN_TABLE, *WHOLE] if "..." not in command]
 
 
 def test_they_are_found() -> None:
-    for option in ("--gemm", "--replay", "--packed", "--both", "--work gemm", "--device cuda"):
+    options = ("--gemm", "--replay", "--packed", "--both", "--work gemm", "--device cuda")
+    for option in (*options, "link --again"):
         assert any(option in command for command in COMMANDS), option
 
 

@@ -140,7 +140,7 @@ class CudaMachine:
         """Device clock, behind a spin of BUSY_SECONDS that one SM's thread does."""
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
-        self._spin(BUSY_SECONDS, self._stream)
+        self.spin(BUSY_SECONDS, self._stream)
         begin.record(self._stream)
         queue(self._stream)
         hidden = not begin.query()
@@ -155,7 +155,7 @@ class CudaMachine:
     def work(self, kind: str, seconds: float) -> Queue:
         """``sleep``: a spin, which leaves the SMs to others. ``gemm``: matrix products."""
         if kind == "sleep":
-            return lambda stream: self._spin(seconds, stream)
+            return lambda stream: self.spin(seconds, stream)
         matrix = torch.randn(MATRIX, MATRIX, device=self.device).to(torch.bfloat16)
         product = torch.empty_like(matrix)
         self.synchronize()
@@ -170,7 +170,8 @@ class CudaMachine:
         times = max(1, round(seconds / one))
         return lambda stream: multiply(times, stream)
 
-    def _spin(self, seconds: float, stream: Any) -> None:
+    def spin(self, seconds: float, stream: Any) -> None:
+        """Keep a stream busy for so long by one thread of the GPU."""
         with torch.cuda.stream(stream):
             torch.cuda._sleep(max(1, int(seconds * self._ticks_a_second)))
 
@@ -180,7 +181,7 @@ class CudaMachine:
         for _ in range(3):
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record(self._stream)
-            self._spin(float(TICKS), self._stream)  # one tick a second so far
+            self.spin(float(TICKS), self._stream)  # one tick a second so far
             end.record(self._stream)
             end.synchronize()
             seconds = begin.elapsed_time(end) / 1e3

@@ -6,14 +6,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING
 
+from hicache_nsa.bench.joint import Joint, JointRounds
 from hicache_nsa.bench.machine import Machine
 from hicache_nsa.bench.rig import Copy, Rig, Taken, wait_for
 from hicache_nsa.transfer import Ticket
-
-if TYPE_CHECKING:
-    from hicache_nsa.bench.cuda_joint import Joint, JointRounds
 
 
 @dataclass(slots=True)

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from statistics import median
-from typing import TYPE_CHECKING
 
 from hicache_nsa.bench.bench import Bench
+from hicache_nsa.bench.joint import Joint
 from hicache_nsa.bench.machine import BOTH
 from hicache_nsa.bench.page_runs import mean_run
 from hicache_nsa.bench.replayed_pages import replay_trace
@@ -25,9 +25,6 @@ from hicache_nsa.bench.rig import Copy
 from hicache_nsa.bench.rounds import Measured, measure
 from hicache_nsa.bench.settings import TransferSettings
 from hicache_nsa.bench.transfer_cases import TransferCase, copies_of, pool_pages, transfer_cases
-
-if TYPE_CHECKING:
-    from hicache_nsa.bench.cuda_joint import Joint
 
 REPLAY_DEVICE_SHARE = 4  # host pages by device pages of a replay
 
@@ -64,11 +61,11 @@ class TransferBench(Bench[TransferCase]):
 
     def _open_joint(self) -> Joint:
         if self._joint is None:
-            from hicache_nsa.bench.cuda_joint import Joint
+            from hicache_nsa.bench.cuda_gemm import GemmStream
             from hicache_nsa.bench.cuda_machine import CudaMachine
 
             assert isinstance(self.stand.machine, CudaMachine)
-            self._joint = Joint(self.stand.machine)
+            self._joint = Joint(self.stand.machine, GemmStream(self.stand.machine))
         return self._joint
 
 

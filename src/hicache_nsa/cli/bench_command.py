@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hicache_nsa.bench.settings import MODES, OverlapSettings, TransferSettings
-from hicache_nsa.cli.bench_options import common_options, list_option
+from hicache_nsa.cli.bench_options import common_options, json_option, list_option
 from hicache_nsa.cli.json_output import write_json
-from hicache_nsa.cli.option_types import name_of, ratio
+from hicache_nsa.cli.option_types import gpu, name_of, ratio
 from hicache_nsa.demo.extra import INSTALL_EXTRA
 from hicache_nsa.errors import HiCacheError
 from hicache_nsa.transfer import DIRECTIONS
@@ -28,7 +29,7 @@ OVERLAP = OverlapSettings()
 
 @click.group()
 def bench() -> None:
-    """Measure copies on this machine; every byte is verified.
+    """Measure copies on this machine; transfer and overlap verify every byte.
 
     Exit code 1 if a byte is wrong, a copy fails or ^C ends it early, which prints what is there.
     """
@@ -93,6 +94,34 @@ def overlap(json_target: str | None, **options: Any) -> None:
     _run(lambda: OverlapBench(settings), json_target)
 
 
+@bench.command()
+@click.option(
+    "--device",
+    callback=gpu,
+    metavar="cuda[:N]",
+    default="cuda",
+    show_default=True,
+    help="The GPU whose link it is.",
+)
+@click.option("--again", is_flag=True, help="Measure it now, in less than a second, and keep that.")
+@json_option
+def link(device: str, again: bool, json_target: str | None) -> None:
+    """The link curve that --io-backend auto chooses by: what copies of each size cost.
+
+    It is measured once a machine and kept. piece: one of a batch of contiguous copies; rectangle:
+    one 2-D copy; kernel: one layer by the GPU's kernel.
+    """
+    with _told_as_exit_code():
+        from hicache_nsa.bench.link import link_report
+        from hicache_nsa.cli.link_table import print_link
+
+        report = link_report(device, again)
+        if json_target != "-":
+            print_link(report)
+        if json_target is not None:
+            write_json(json_target, report.to_json(), {"device": device, "gpu": report.identity})
+
+
 def _renamed(options: dict[str, Any], **more: str) -> dict[str, Any]:
     """Options under the names of the settings."""
     new = {"runs": "host_runs", "layout": "layouts", "io_backend": "io_backends", **more}
@@ -102,8 +131,16 @@ def _renamed(options: dict[str, Any], **more: str) -> dict[str, Any]:
 def _run(make: Callable[[], Bench[Any]], json_target: str | None) -> None:
     """Make and run a bench, print its report, and end with its exit code."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # torch's threads leave the cores to copies
-    try:
+    with _told_as_exit_code():
         passed = _measured(make, json_target)
+    sys.exit(0 if passed else 1)
+
+
+@contextmanager
+def _told_as_exit_code() -> Iterator[None]:
+    """What the machine, a copy or a missing extra refuses is a message and exit code 1."""
+    try:
+        yield
     except (HiCacheError, OSError) as error:
         raise click.ClickException(str(error)) from error
     except ModuleNotFoundError as error:
@@ -111,7 +148,6 @@ def _run(make: Callable[[], Bench[Any]], json_target: str | None) -> None:
         if missing not in EXTRA_MODULES:
             raise
         raise click.ClickException(f"the bench needs {missing}: {INSTALL_EXTRA}") from error
-    sys.exit(0 if passed else 1)
 
 
 def _measured(make: Callable[[], Bench[Any]], json_target: str | None) -> bool:

@@ -35,6 +35,10 @@ def list_option(
     )
 
 
+json_option = click.option(
+    "--json", "json_target", callback=check_target, metavar="OUT", help="Write JSON; - is stdout."
+)
+
 COMMON = (
     click.option(
         "--device",
@@ -103,13 +107,7 @@ COMMON = (
         default=DEFAULTS.workers,
         help="Host threads a direction on the CPU, of the memcpy too.  [default: cores, at most 4]",
     ),
-    click.option(
-        "--json",
-        "json_target",
-        callback=check_target,
-        metavar="OUT",
-        help="Write JSON; - is stdout.",
-    ),
+    json_option,
 )
 
 

@@ -64,6 +64,13 @@ def device(context: click.Context, parameter: click.Parameter, value: str) -> st
     return value
 
 
+def gpu(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """``cuda`` or ``cuda:N``; whether it is there is asked when it is opened."""
+    if device(context, parameter, value) == "cpu":
+        raise click.BadParameter("a cpu has no link; known: cuda, cuda:N")
+    return value
+
+
 def decided(context: click.Context, parameter: click.Parameter, value: str) -> bool | None:
     """An option with the choices of AUTO_YES_NO."""
     return AUTO_YES_NO[value]

@@ -88,5 +88,32 @@ TEST_P(CopyPlanRandom, CoversEachPairOnceWhateverTheOrder) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, CopyPlanRandom, testing::Range(0, 30));
 
+// Host pages that differ in one digit, in all of them, or in none, far up in a large pool.
+TEST(CopyPlan, IsSortedByHostAndThenByDevicePage) {
+    std::mt19937_64 random(1);
+    constexpr int64_t kPool = int64_t{1} << 33;
+    for (const int64_t range : {int64_t{1}, int64_t{2}, int64_t{255}, int64_t{256}, int64_t{257},
+                                int64_t{65'537}, int64_t{1} << 24, kPool}) {
+        for (const size_t count : {size_t{2}, size_t{64}, size_t{65}, size_t{2000}}) {
+            Pages host(count), device(count);
+            for (auto& page : host)
+                page = kPool - 1 - static_cast<int64_t>(random() % static_cast<uint64_t>(range));
+            std::iota(device.begin(), device.end(), 0);
+            std::shuffle(device.begin(), device.end(), random);
+            std::vector<std::pair<int64_t, int64_t>> expected;
+            for (size_t i = 0; i < count; ++i)
+                expected.emplace_back(host[i], device[i]);
+            std::sort(expected.begin(), expected.end());
+            std::vector<std::pair<int64_t, int64_t>> planned;
+            const CopyPlan plan(host, device);
+            for (const PageRun& run : plan.runs()) {
+                for (int64_t i = 0; i < run.count; ++i)
+                    planned.emplace_back(run.host_page + i, run.device_page + i);
+            }
+            EXPECT_EQ(planned, expected) << count << " pages of " << range;
+        }
+    }
+}
+
 }  // namespace
 }  // namespace hicache

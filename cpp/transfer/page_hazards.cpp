@@ -8,6 +8,10 @@ namespace hicache {
 namespace {
 
 void check_range(std::span<const int64_t> pages, int64_t limit, const char* tier) {
+    bool outside = false;
+    for (const int64_t page : pages)
+        outside |= static_cast<uint64_t>(page) >= static_cast<uint64_t>(limit);
+    if (!outside) return;
     for (size_t i = 0; i < pages.size(); ++i) {
         if (pages[i] < 0 || pages[i] >= limit) {
             bad_argument("Page ", pages[i], " (entry ", i, ") is outside the ", tier, " pool of ",
@@ -27,28 +31,30 @@ void PageHazards::check_pages(Direction direction, std::span<const int64_t> host
         bad_argument(host_pages.size(), " host pages and ", device_pages.size(),
                      " device pages were given; they are copied in pairs.");
     }
-    check_range(host_pages, host_.seen.size(), "host");
-    check_range(device_pages, device_.seen.size(), "device");
+    check_range(host_pages, host_.size(), "host");
+    check_range(device_pages, device_.size(), "device");
     const bool load = direction == Direction::kHostToDevice;
     Tier& destination = load ? device_ : host_;
     ++checks_;
     for (const int64_t page : load ? device_pages : host_pages) {
-        if (destination.seen[page] == checks_) {
+        int64_t& seen = destination[page].seen;
+        if (seen == checks_) {
             bad_argument("Destination page ", page, " of the ", load ? "device" : "host",
                          " pool is named twice; nothing was copied.");
         }
-        destination.seen[page] = checks_;
+        seen = checks_;
     }
 }
 
 int64_t PageHazards::note_tier(Tier& tier, Direction direction, int64_t sequence,
                                std::span<const int64_t> pages) {
-    auto& mine = tier.last[index(direction)];
-    const auto& others = tier.last[index(opposite(direction))];
+    const int mine = index(direction);
+    const int others = index(opposite(direction));
     int64_t latest = 0;
     for (const int64_t page : pages) {
-        latest = std::max(latest, others[page]);
-        mine[page] = sequence;
+        auto& last = tier[page].last;
+        latest = std::max(latest, last[others]);
+        last[mine] = sequence;
     }
     return latest;
 }

@@ -33,15 +33,15 @@ class PageHazards {
                  std::span<const int64_t> device_pages);
 
   private:
-    struct Tier {
-        explicit Tier(int64_t pages)
-            : last{LazyArray<int64_t>(pages), LazyArray<int64_t>(pages)}, seen(pages) {}
-        std::array<LazyArray<int64_t>, 2> last;  // by direction: last copy that used the page
-        LazyArray<int64_t> seen;                 // the check that saw the page last
+    // Side by side: scattered pages cost a cache line each.
+    struct PageUse {
+        std::array<int64_t, 2> last;  // by direction: last copy that used the page
+        int64_t seen;                 // the check that saw the page last
     };
+    using Tier = LazyArray<PageUse>;
 
-    int64_t note_tier(Tier& tier, Direction direction, int64_t sequence,
-                      std::span<const int64_t> pages);
+    static int64_t note_tier(Tier& tier, Direction direction, int64_t sequence,
+                             std::span<const int64_t> pages);
 
     Tier host_;
     Tier device_;

@@ -14,6 +14,7 @@ PageIds: TypeAlias = npt.NDArray[np.int64]
 Tokens: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]] | Any
 ExtraKey: TypeAlias = "str | bytes | int | tuple[ExtraKey, ...] | None"
 
+INT64 = np.dtype(np.int64)
 NO_PAGES: PageIds = np.empty(0, dtype=np.int64)
 NO_PAGES.setflags(write=False)
 
@@ -53,6 +54,13 @@ def concat_pages(parts: Iterable[PageIds]) -> PageIds:
 
 def int64_array(values: Any, name: str) -> npt.NDArray[np.int64]:
     """``values`` as a contiguous 1-D int64 array; no copy where it already is one."""
+    if (
+        type(values) is np.ndarray
+        and values.dtype == INT64
+        and values.ndim == 1
+        and values.flags.c_contiguous
+    ):
+        return values
     if isinstance(values, np.ndarray) and values.dtype != object:
         array = values
     elif isinstance(values, (str, bytes, bytearray, dict, set)):

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from hicache_nsa.formats.checks import one_of
 from hicache_nsa.link_curve import machine_curve
 from hicache_nsa.pools import DevicePool, HostPool, native_format
 from hicache_nsa.streams import CpuStream, Stream, check_stream, host_fence
-from hicache_nsa.tokens import PageIds, page_ids
+from hicache_nsa.tokens import PageIds, int64_array
 
 ENGINE_OPTIONS = ("workers", "kernel_blocks", "pin_chunk_bytes", "staging_bytes", "link_curve")
 IO_BACKENDS = ("auto", "kernel", "direct", "staged")
@@ -77,8 +76,11 @@ class Ticket:
         using what was computed behind it.
         """
         if self._device != "cpu":
-            with told_as_hicache_error():
-                self._native.wait_layer_on_stream(layer, stream_handle(stream, self._device))
+            handle = stream_handle(stream, self._device)
+            try:
+                self._native.wait_layer_on_stream(layer, handle)
+            except RuntimeError as error:
+                raise HiCacheError(str(error)) from error
             return
         check_stream(stream, self._device)
         if self.layer_done(layer):  # an unknown layer is reported here, not on the stream
@@ -165,7 +167,7 @@ class TransferEngine:
         self._pid = os.getpid()
         self._holds = dict.fromkeys(DIRECTIONS, 0)
         self._totals: dict[str, dict[str, int]] = {}
-        with told_as_hicache_error():
+        try:
             self._native = _core.TransferEngine(
                 native_format(device_pool.format),
                 device_pool.device,
@@ -181,6 +183,8 @@ class TransferEngine:
                 staging_bytes,
                 _curve(link_curve, device_pool.device),
             )
+        except RuntimeError as error:
+            raise HiCacheError(str(error)) from error
         if self._native.warning:
             warnings.warn(self._native.warning, RuntimeWarning, stacklevel=2)
 
@@ -233,8 +237,8 @@ class TransferEngine:
         beside_compute: bool | None,
     ) -> Ticket:
         fence = self.record(stream)
-        host = page_ids(host_pages, self.host_pool.num_pages, "host_pages")
-        device = page_ids(device_pages, self.device_pool.num_pages, "device_pages")
+        host = int64_array(host_pages, "host_pages")
+        device = int64_array(device_pages, "device_pages")
         after = [] if fence is None else [fence]
         return self.submit(
             direction,
@@ -257,8 +261,10 @@ class TransferEngine:
             return host_fence(stream)
         handle = stream_handle(stream, device)
         native = self._open()
-        with told_as_hicache_error():
+        try:
             return native.record(handle)
+        except RuntimeError as error:
+            raise HiCacheError(str(error)) from error
 
     def submit(
         self,
@@ -355,15 +361,6 @@ def pinning(pin_memory: Any) -> str:
     if isinstance(pin_memory, bool):
         return "always" if pin_memory else "never"
     return str(one_of(pin_memory, "pin_memory", ("auto",)))
-
-
-@contextmanager
-def told_as_hicache_error() -> Iterator[None]:
-    """What the C++ core or CUDA refuses is a ``HiCacheError``; bad arguments stay what they are."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise HiCacheError(str(error)) from error
 
 
 def seconds_of(timeout: float | None) -> float | None:

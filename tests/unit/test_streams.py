@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from hicache_nsa import CpuStream, HiCacheError
+from hicache_nsa.cuda_streams import stream_handle
 from hicache_nsa.streams import check_stream, host_fence
 
 
@@ -69,3 +72,20 @@ def test_streams_of_the_cpu() -> None:
     check_stream(0, "cpu")
     torch = pytest.importorskip("torch")
     check_stream(torch.cpu.current_stream(), "cpu")
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_without_a_stream_it_is_the_current_one_of_torch(monkeypatch, raw) -> None:
+    handles = {"cuda:0": 70, "cuda:13": 83}
+    cuda = SimpleNamespace(
+        is_initialized=lambda: True,
+        current_stream=lambda device: SimpleNamespace(cuda_stream=handles[device]),
+    )
+    private = {"_cuda_getCurrentRawStream": lambda index: handles[f"cuda:{index}"]} if raw else {}
+    torch = SimpleNamespace(cuda=cuda, _C=SimpleNamespace(**private))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert [stream_handle(None, device) for device in handles] == [70, 83]
+    cuda.is_initialized = lambda: False
+    assert stream_handle(None, "cuda:13") == 0
+    monkeypatch.delitem(sys.modules, "torch")
+    assert stream_handle(None, "cuda:0") == 0

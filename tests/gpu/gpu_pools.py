@@ -32,6 +32,19 @@ def format_of(row: int, rows: int = 4, layers: int = 3, index: int = 36) -> hc.P
     )
 
 
+def gappy_format(row: int = 656, rows: int = 4, index: int = 36) -> hc.PoolFormat:
+    """12 layers: 0 with ``index_k`` alone, 4 and 11 without any buffer, the others as they come."""
+    return hc.PoolFormat(
+        f"test/gaps/{row}",
+        rows,
+        12,
+        (
+            hc.BufferFormat("latent", rows * row, (1, 2, 3, 5, 6, 7, 8, 9, 10)),
+            hc.BufferFormat("index_k", rows * index, (0, 2, 6, 8)),
+        ),
+    )
+
+
 def arrange(fmt: hc.PoolFormat, pages: int, arrangement: str) -> tuple[Any, dict[str, list[Any]]]:
     """(all device bytes, {buffer: tensors}), with guard bytes in front, behind and between.
 
@@ -73,7 +86,10 @@ def arrange(fmt: hc.PoolFormat, pages: int, arrangement: str) -> tuple[Any, dict
 
 
 class Pools:
-    """An engine between ``device_pages`` in GPU memory and ``host_pages``."""
+    """An engine between ``device_pages`` in GPU memory and ``host_pages``.
+
+    host: a pool made before, whose bytes are left as they are.
+    """
 
     def __init__(
         self,
@@ -82,13 +98,16 @@ class Pools:
         host_pages: int = 11,
         arrangement: str = "layers",
         layout: str = "page_first",
+        host: hc.HostPool | None = None,
         **options: Any,
     ) -> None:
         self.format = fmt
         self.memory, self.buffers = arrange(fmt, device_pages, arrangement)
         self.device = hc.DevicePool(fmt, self.buffers, device=str(self.memory.device))
-        self.host = hc.HostPool(fmt, pages=host_pages, layout=layout)
-        self.host.view()[:] = GUARD
+        if host is None:
+            host = hc.HostPool(fmt, pages=host_pages, layout=layout)
+            host.view()[:] = GUARD
+        self.host = host
         self.engine = hc.TransferEngine(self.device, self.host, **options)
 
     def __enter__(self) -> Pools:
@@ -141,6 +160,15 @@ class Pools:
     def is_guard(self, page: int, tier: str) -> bool:
         views = self.device_page(page) if tier == "device" else self.host_page(page)
         return all((view == GUARD).all() for view in views.values())
+
+    def outside_is_guard(self) -> bool:
+        """Whether the device bytes that belong to no page are what they were."""
+        got = self.memory.clone()
+        for tensors in self.buffers.values():
+            for tensor in tensors:
+                view = torch.as_strided(got, tensor.shape, tensor.stride(), tensor.storage_offset())
+                view.fill_(GUARD)
+        return bool((got == GUARD).all())
 
     def device_bytes(self) -> np.ndarray:
         return self.memory.cpu().numpy()

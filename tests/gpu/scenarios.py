@@ -183,6 +183,7 @@ def full_queues() -> None:
     options = {"io_backend": "staged", "staging_bytes": 1}
     with Pools(fmt, 2 * pages, 2 * pages, **options) as pools:
         mirror = Mirror(pools)
+        cuda_works()
         front, back = range(pages), range(pages, 2 * pages)
         for turn in range(3):
             with testing.hold(pools.engine, "h2d"):
@@ -242,7 +243,8 @@ def pin_limit() -> None:
         with pytest.warns(RuntimeWarning, match=f"{where}.*cudaErrorMemoryAllocation") as told:
             pools = pools_of(**options)
         require_faults(before)
-        assert len(told) == 1 and registered() == 0
+        assert [each.category for each in told].count(RuntimeWarning) == 1
+        assert registered() == 0
         cuda_works()
         with pools:
             last = host.num_pages - 1

@@ -3,6 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <vector>
+
 namespace hicache {
 namespace {
 
@@ -30,7 +37,7 @@ struct System {
     }
 };
 
-TEST(PinnedRegions, ChunksAreGivenBackLastFirst) {
+TEST(PinnedRegions, F29ChunksAreGivenBackLastFirst) {
     System system;
     {
         const PinnedRegions regions(system.memory.data(), 250, 100, system.registrar());
@@ -39,7 +46,7 @@ TEST(PinnedRegions, ChunksAreGivenBackLastFirst) {
     EXPECT_EQ(system.calls, (std::vector<int64_t>{0, 100, 200, -201, -101, -1}));
 }
 
-TEST(PinnedRegions, ARefusalGivesBackWhatWasPinnedAndSaysWhere) {
+TEST(PinnedRegions, F29ARefusalGivesBackWhatWasPinnedAndSaysWhere) {
     for (const int chunk : {0, 2}) {
         System system;
         system.refuse_at = chunk;
@@ -54,7 +61,71 @@ TEST(PinnedRegions, ARefusalGivesBackWhatWasPinnedAndSaysWhere) {
     }
 }
 
-TEST(PinnedRegions, WhatSomebodyElsePinnedIsLeftAlone) {
+TEST(PinnedRegions, F29ARefusalNamesAddressSizeAndReason) {
+    System system;
+    system.refuse_at = 2;
+    const PinnedRegions regions(system.memory.data(), 250, 100, system.registrar());
+    std::ostringstream where;
+    where << "Pinning 50 bytes at " << static_cast<void*>(system.memory.data() + 200);
+    EXPECT_EQ(*regions.refusal(), where.str() + " (chunk 3 of 3) failed: no more");
+}
+
+TEST(PinnedRegions, F29ARefusalLeavesWhatSomebodyElsePinned) {
+    System system;
+    system.already_at = 0;
+    system.refuse_at = 2;
+    {
+        const PinnedRegions regions(system.memory.data(), 250, 100, system.registrar());
+        EXPECT_FALSE(regions.pinned());
+    }
+    EXPECT_EQ(system.calls, (std::vector<int64_t>{100, -101}));
+}
+
+TEST(PinnedRegions, F29WhatWasRefusedOnceIsPinnedWhenItCanBe) {
+    System system;
+    for (int turn = 0; turn < 20; ++turn) {
+        system.calls.clear();
+        system.refuse_at = turn % 2 == 0 ? 1 : -1;
+        {
+            const PinnedRegions regions(system.memory.data(), 250, 100, system.registrar());
+            EXPECT_EQ(regions.pinned(), turn % 2 != 0);
+        }
+        EXPECT_EQ(std::count_if(system.calls.begin(), system.calls.end(),
+                                [](int64_t call) { return call >= 0; }),
+                  std::count_if(system.calls.begin(), system.calls.end(),
+                                [](int64_t call) { return call < 0; }));
+    }
+}
+
+TEST(PinnedRegions, F29ARangeThatIsPinnedTwiceStaysPinnedWhileTheSecondGoes) {
+    System system;
+    const PinnedRegions first(system.memory.data(), 250, 100, system.registrar());
+    Registrar again = system.registrar();
+    again.pin = [](std::byte*, int64_t, std::string&) { return PinResult::kAlready; };
+    {
+        const PinnedRegions second(system.memory.data(), 250, 100, again);
+        EXPECT_TRUE(second.pinned());
+    }
+    EXPECT_EQ(system.calls, (std::vector<int64_t>{0, 100, 200}));
+}
+
+TEST(PinnedRegions, F29OneChunkAndNone) {
+    System system;
+    Registrar registrar = system.registrar();
+    registrar.pin = [&](std::byte* begin, int64_t bytes, std::string&) {
+        EXPECT_EQ(bytes, 250);
+        system.calls.push_back(system.offset(begin));
+        return PinResult::kPinned;
+    };
+    {
+        const PinnedRegions whole(system.memory.data(), 250, 1000, registrar);
+        const PinnedRegions nothing(system.memory.data(), 0, 1000, registrar);
+        EXPECT_TRUE(whole.pinned() && nothing.pinned());
+    }
+    EXPECT_EQ(system.calls, (std::vector<int64_t>{0, -1}));
+}
+
+TEST(PinnedRegions, F29WhatSomebodyElsePinnedIsLeftAlone) {
     System system;
     system.already_at = 1;
     {

@@ -47,8 +47,8 @@ class Mirror:
         **hints: Any,
     ) -> hc.Ticket:
         """Submit a copy; fails_after: it fails after so many pages, which are copied whole."""
-        host = np.asarray(host_pages, dtype=np.int64)
-        device = np.asarray(device_pages, dtype=np.int64)
+        host = np.ascontiguousarray(host_pages, dtype=np.int64)
+        device = np.ascontiguousarray(device_pages, dtype=np.int64)
         if fails_after is not None:
             testing.fail_next(self.pools.engine, direction, fails_after)
         ticket = self.pools.engine.submit(direction, host, device, layers, **hints)

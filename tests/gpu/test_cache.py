@@ -106,8 +106,8 @@ def test_a_device_that_is_not_there() -> None:
         hc.HiCache(hc.formats.dsa(2), device="cuda:99", device_pages=4, host_pages=4)
 
 
-def test_twenty_pools_in_a_row_leave_no_error_behind() -> None:
-    """F29: pinned, given back, pinned again; the engine's own CUDA calls go on working."""
+def test_f29_twenty_pools_in_a_row_leave_no_error_behind() -> None:
+    """Pinned, given back, pinned again; the engine's own CUDA calls go on working."""
     fmt = hc.formats.dsa(2, page_size=4)
     for turn in range(20):
         host = hc.HostPool(fmt, pages=16)

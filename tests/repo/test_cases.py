@@ -5,6 +5,7 @@ import re
 from layout import ROOT
 
 CASES = ROOT / "tests" / "cases"
+GPU = ROOT / "tests" / "gpu"
 TESTED, WAITING = (
     (CASES / "README.md").read_text(encoding="utf-8").split("## Waiting for a later part")
 )
@@ -13,14 +14,17 @@ ROW = re.compile(r"^\| (F\d\d) \| .*\d.* \| .* \| (.*) \|$", re.MULTILINE)
 
 def test_tested_ids_are_those_of_the_tests() -> None:
     found = {
-        (name.upper(), path.name)
-        for path in CASES.glob("test_*.py")
+        (name.upper(), path.name if folder == CASES else f"../gpu/{path.name}")
+        for folder in (CASES, GPU)
+        for path in folder.glob("test_*.py")
         for name in re.findall(r"def test_(f\d\d)_", path.read_text(encoding="utf-8"))
     }
     listed = dict(ROW.findall(TESTED))
     assert set(listed) == {name for name, _ in found}
     named = {(name, file) for name, files in listed.items() for file in files.split(", ")}
     assert named <= found
+    on_gpu = {(name, file) for name, file in found if file.startswith("../gpu/")}
+    assert on_gpu <= named
 
 
 def test_no_id_is_listed_twice() -> None:

@@ -3,7 +3,8 @@
 Two clocks. The host's: from idle, from before a call until what it queued has run, which is what a
 caller sees. The device's: between two events on an engine's stream that is still busy when the work
 is queued, so that the host's part is hidden; that is what a queued load costs behind a running
-forward.
+forward. A staged load fills its ring (32 MiB) from host memory while the stream is still busy,
+before this clock starts: small loads look faster than the link on it, by what they do gain there.
 """
 
 from __future__ import annotations

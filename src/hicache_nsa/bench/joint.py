@@ -133,8 +133,9 @@ class Joint:
         else:
             raise HiCacheError(
                 f"copies of {nbytes} bytes could not be measured beside matrix products: "
-                f"{found.shortfall()}. Alone such a copy takes {1e3 * copy_seconds:.2f} ms; "
-                "give fewer --pages"
+                f"{found.shortfall()}. Alone such a copy takes {1e3 * copy_seconds:.2f} ms. If the "
+                "first ended with the products, their streams share a hardware queue: set "
+                "CUDA_DEVICE_MAX_CONNECTIONS=32; else give fewer --pages"
             )
         alone = (first.product_seconds, second.product_seconds)
         count, seconds = found.copies.inside(found.beside)

@@ -16,6 +16,7 @@ namespace {
 struct System {
     std::vector<std::byte> memory = std::vector<std::byte>(250);
     std::vector<int64_t> calls;  // offset of a chunk pinned, -offset - 1 of one given back
+    int64_t chunk_bytes = 100;
     int refuse_at = -1;
     int already_at = -1;
 
@@ -33,7 +34,10 @@ struct System {
                     calls.push_back(offset(begin));
                     return PinResult::kPinned;
                 },
-                [this](std::byte* begin) { calls.push_back(-offset(begin) - 1); }};
+                [this](std::byte* begin, int64_t bytes) {
+                    EXPECT_EQ(bytes, std::min<int64_t>(chunk_bytes, 250 - offset(begin)));
+                    calls.push_back(-offset(begin) - 1);
+                }};
     }
 };
 
@@ -111,6 +115,7 @@ TEST(PinnedRegions, F29ARangeThatIsPinnedTwiceStaysPinnedWhileTheSecondGoes) {
 
 TEST(PinnedRegions, F29OneChunkAndNone) {
     System system;
+    system.chunk_bytes = 1000;
     Registrar registrar = system.registrar();
     registrar.pin = [&](std::byte* begin, int64_t bytes, std::string&) {
         EXPECT_EQ(bytes, 250);

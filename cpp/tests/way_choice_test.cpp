@@ -70,17 +70,26 @@ TEST(WayChoice, ManyPagesAreStaged) {
     for (const char* layout : {"page_first", "layer_first"}) {
         const auto geometry = geometry_of(layout);
         for (const int64_t run : {1, 64}) {
-            for (const bool beside : {false, true}) {
-                EXPECT_EQ(
-                    choose(geometry, copy_of(512, run, Direction::kHostToDevice, true, beside)).way,
-                    Way::kStaged);
-                EXPECT_EQ(
-                    choose(geometry, copy_of(512, run, Direction::kDeviceToHost, false, beside))
-                        .way,
-                    Way::kStaged);
+            EXPECT_EQ(choose(geometry, copy_of(512, run, Direction::kHostToDevice, true)).way,
+                      Way::kStaged);
+            EXPECT_EQ(choose(geometry, copy_of(512, run, Direction::kDeviceToHost, false)).way,
+                      Way::kStaged);
+        }
+    }
+}
+
+TEST(WayChoice, BesideAModelThatFillsTheGpuOnlyCopyEnginesWork) {
+    for (const char* layout : {"page_first", "layer_first"}) {
+        const auto geometry = geometry_of(layout);
+        for (const bool layerwise : {false, true}) {
+            for (const Direction direction : kDirections) {
+                const auto order = copy_of(512, 1, direction, layerwise, true);
+                EXPECT_EQ(choose(geometry, order).way, Way::kDirect);
             }
         }
     }
+    const auto order = copy_of(512, 1, Direction::kDeviceToHost, false, true);
+    EXPECT_EQ(choose(geometry_of("page_first"), order).group_layers, kLayers);
 }
 
 TEST(WayChoice, LayersThatAreAwaitedLandInSmallGroupsAndOthersTogether) {

@@ -40,7 +40,7 @@ struct CopyOptions {
 // What the caller knows about one copy; what it leaves open is guessed at submission.
 struct CopyHints {
     std::optional<bool> layerwise{};       // nullopt: loads are, saves are not
-    std::optional<bool> beside_compute{};  // nullopt: layerwise, or a fence is not complete yet
+    std::optional<bool> beside_compute{};  // nullopt: if a fence is not complete yet
 };
 
 [[nodiscard]] std::string_view name(Way way);  // "direct", "kernel", "staged"

@@ -137,8 +137,7 @@ Ticket TransferEngine::submit(Direction direction, std::span<const int64_t> host
     const int64_t wait_for =
         empty ? 0 : hazards_.note(direction, sequence, host_pages, device_pages);
     const bool layerwise = hints.layerwise.value_or(direction == Direction::kHostToDevice);
-    const bool beside_compute =
-        hints.beside_compute.value_or(layerwise || std::ranges::any_of(after, pending));
+    const bool beside_compute = hints.beside_compute.value_or(std::ranges::any_of(after, pending));
     auto job = std::make_shared<CopyJob>(
         CopyOrder{direction, std::move(plan), std::move(order), layerwise, beside_compute,
                   std::move(after), pages, page_bytes, failure.has_value(), sequence, wait_for},

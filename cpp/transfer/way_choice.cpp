@@ -9,12 +9,17 @@
 namespace hicache {
 namespace {
 
-// Part of the model's speed that a copy takes from it while it runs, by direction: measured beside
-// bf16 matrix products, see docs/benchmarks.md.
-constexpr std::array<std::array<double, 2>, kWays> kModelShare{{
-    {0.003, 0.034},  // direct
-    {0.10, 0.33},    // kernel
-    {0.01, 0.04},    // staged
+// What a copy beside a model that fills the GPU takes from it, by direction, and what is left of
+// the copy's own speed: measured beside bf16 matrix products that leave no place for another kernel
+// as long as they run, see docs/benchmarks.md.
+struct Beside {
+    std::array<double, 2> models_loss;  // part of the model's speed, by direction
+    double speed;                       // part of the copy's
+};
+constexpr std::array<Beside, kWays> kBeside{{
+    {{0.015, 0.015}, 0.95},  // direct
+    {{0.10, 0.33}, 0.4},     // kernel
+    {{0.03, 0.02}, 0.2},     // staged
 }};
 // A slower model is felt by all running requests, a slower copy by the one that waits for it.
 constexpr double kModelWeight = 8;
@@ -152,13 +157,13 @@ CopyEstimate estimate_staged(const CopyGeometry& geometry, const CopyOrder& orde
 }
 
 double weigh(const CopyOrder& order, WayChoice choice, const CopyEstimate& estimate) {
-    double cost = estimate.total + kQueueingWeight * estimate.queueing;
-    if (order.layerwise) cost += estimate.step;
+    double cost = estimate.total + (order.layerwise ? estimate.step : 0);
     if (order.beside_compute) {
-        const auto& share = kModelShare[static_cast<size_t>(choice.way)];
-        cost += kModelWeight * share[static_cast<size_t>(index(order.direction))] * estimate.total;
+        const Beside& beside = kBeside[static_cast<size_t>(choice.way)];
+        cost /= beside.speed;
+        cost *= 1 + kModelWeight * beside.models_loss[static_cast<size_t>(index(order.direction))];
     }
-    return cost;
+    return cost + kQueueingWeight * estimate.queueing;
 }
 
 bool possible(Way way, const WayLimits& limits) {

@@ -198,8 +198,8 @@ class TransferEngine:
     ) -> Ticket:
         """Copy device pages to host pages (same length), after the work queued on ``stream``.
 
-        beside_compute: whether the model computes meanwhile and should not feel the copy; None: if
-            the copy is layerwise, or ``stream`` has work queued. For the choice of the way only.
+        beside_compute: whether a model fills the device meanwhile, which should not feel the copy;
+            None: if ``stream`` has work queued now. For the choice of the way only.
 
         Raises:
             ValueError: lengths differ, an id is outside its pool, or a target page repeats.

@@ -50,9 +50,13 @@ class CudaBackend : public Backend {
             throw;
         }
         const auto& asked = setup.options.way;
-        if (asked && *asked != Way::kDirect && pool_.device_address() == 0) {
+        if (asked && *asked != Way::kDirect && !pool_.pinned()) {
             warning_ += message("io_backend '", name(*asked),
                                 "' needs a pinned host pool; copies go by copy engine. ");
+        } else if (pool_.pinned() && pool_.device_address() == 0) {
+            warning_ +=
+                "This GPU's processors cannot reach a host pool that was pinned in several chunks; "
+                "copies go without io_backend 'kernel'. ";
         }
         warning_ += pool_.warning();
     }
@@ -66,9 +70,12 @@ class CudaBackend : public Backend {
     FencePtr record(uintptr_t stream) override {
         const DeviceScope scope(shared_.device);
         require_not_capturing(stream);
-        auto fence =
-            std::make_shared<EventFence>(shared_.device, shared_.events->record(stream_of(stream)));
-        return fence->done() ? nullptr : fence;
+        const cudaError_t status = cudaStreamQuery(stream_of(stream));
+        if (status == cudaSuccess) return nullptr;
+        static_cast<void>(cudaGetLastError());
+        if (status != cudaErrorNotReady) require(status, "Asking for the work of stream ", stream);
+        return std::make_shared<EventFence>(shared_.device,
+                                            shared_.events->record(stream_of(stream)));
     }
 
     void submit(std::shared_ptr<CopyJob> job) override {
@@ -138,6 +145,8 @@ class CudaBackend : public Backend {
             limits.kernel = true;
             ways[static_cast<size_t>(Way::kKernel)] = std::make_unique<KernelWay>(
                 *setup.geometry, pool_.device_address(), blocks, shared_.events);
+        }
+        if (pool_.pinned()) {
             if (auto ring = make_ring()) {
                 limits.slot_bytes = ring->slot_bytes();
                 ways[static_cast<size_t>(Way::kStaged)] =

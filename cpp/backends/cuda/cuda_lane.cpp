@@ -35,6 +35,14 @@ std::vector<FencePtr> host_fences(const CopyOrder& order) {
 
 }  // namespace
 
+void order_after_fences(const CopyOrder& order, cudaStream_t stream) {
+    for (const FencePtr& fence : order.after) {
+        if (const auto* event = dynamic_cast<const EventFence*>(fence.get())) {
+            require(cudaStreamWaitEvent(stream, event->event(), 0), "Waiting for an event");
+        }
+    }
+}
+
 int priority_of(Direction direction) {
     int lowest = 0;
     int highest = 0;
@@ -134,14 +142,6 @@ CopyWay& CudaLane::take(Way way) {
     return *next;
 }
 
-void CudaLane::order_after_fences(const CopyOrder& order) {
-    for (const FencePtr& fence : order.after) {
-        if (const auto* event = dynamic_cast<const EventFence*>(fence.get())) {
-            require(cudaStreamWaitEvent(stream_, event->event(), 0), "Waiting for an event");
-        }
-    }
-}
-
 void CudaLane::mark_end(Queued& copy) noexcept {
     try {
         if (way_ != nullptr) way_->join(stream_);
@@ -157,10 +157,10 @@ CudaLane::Queued CudaLane::queue(const Queued& waiting, std::optional<std::strin
     const CopyOrder& order = queued.job->order();
     if (queued.error || order.plan.num_pages() == 0) return queued;
     try {
-        order_after_fences(order);
+        order_after_fences(order, stream_);
         const auto [way, group_layers] =
             choose_way(*shared_.setup.geometry, order, *shared_.setup.options.link_curve, limits_);
-        queued.held = take(way).queue(order, group_layers, stream_, *queued.gate);
+        take(way).queue(order, group_layers, stream_, *queued.gate, queued.held);
     } catch (const std::exception& failure) {
         queued.error = failure.what();
         mark_end(queued);

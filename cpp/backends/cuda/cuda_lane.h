@@ -84,7 +84,6 @@ class CudaLane {
     [[nodiscard]] bool startable(const CopyJob& job) const;
     [[nodiscard]] Queued queue(const Queued& waiting, std::optional<std::string> error);
     void mark_end(Queued& copy) noexcept;
-    void order_after_fences(const CopyOrder& order);
     [[nodiscard]] CopyWay& take(Way way);
     void finish_copies();
     void wait_landed(Queued& copy);

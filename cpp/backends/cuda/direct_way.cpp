@@ -16,8 +16,8 @@ bool DirectWay::whole_records(const CopyOrder& order, int group_layers) const {
            static_cast<size_t>(group_layers) >= layers;
 }
 
-std::shared_ptr<void> DirectWay::queue(const CopyOrder& order, int group_layers,
-                                       cudaStream_t stream, LayerGate& gate) {
+void DirectWay::queue(const CopyOrder& order, int group_layers, cudaStream_t stream,
+                      LayerGate& gate, std::shared_ptr<void>& /*held*/) {
     QueueLimit limit(events_, stream);
     std::vector<Block> blocks;
     const auto layers = static_cast<int>(order.layers.size());
@@ -28,7 +28,7 @@ std::shared_ptr<void> DirectWay::queue(const CopyOrder& order, int group_layers,
         }
         engine_.queue(blocks, order.direction, stream, limit);
         gate.layers_queued(0, layers, stream);
-        return nullptr;
+        return;
     }
     for (int position = 0; position < layers; ++position) {
         blocks.clear();
@@ -39,7 +39,6 @@ std::shared_ptr<void> DirectWay::queue(const CopyOrder& order, int group_layers,
         engine_.queue(blocks, order.direction, stream, limit);
         gate.layers_queued(position, position + 1, stream);
     }
-    return nullptr;
 }
 
 }  // namespace hicache::cuda

@@ -18,8 +18,8 @@ class DirectWay : public CopyWay {
     DirectWay(std::shared_ptr<const CopyGeometry> geometry, CopyEngine engine,
               std::shared_ptr<EventPool> events);
 
-    std::shared_ptr<void> queue(const CopyOrder& order, int group_layers, cudaStream_t stream,
-                                LayerGate& gate) override;
+    void queue(const CopyOrder& order, int group_layers, cudaStream_t stream, LayerGate& gate,
+               std::shared_ptr<void>& held) override;
 
   private:
     [[nodiscard]] bool whole_records(const CopyOrder& order, int group_layers) const;

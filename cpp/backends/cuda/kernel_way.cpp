@@ -21,10 +21,11 @@ KernelWay::KernelWay(const CopyGeometry& geometry, uint64_t host, int blocks,
     segments_ = DeviceArray<KernelSegment>(all);
 }
 
-std::shared_ptr<void> KernelWay::queue(const CopyOrder& order, int /*group_layers*/,
-                                       cudaStream_t stream, LayerGate& gate) {
+void KernelWay::queue(const CopyOrder& order, int /*group_layers*/, cudaStream_t stream,
+                      LayerGate& gate, std::shared_ptr<void>& held) {
     QueueLimit limit(events_, stream);
     const auto table = tables_->upload(order.plan, stream);
+    held = table;
     for (int position = 0; position < static_cast<int>(order.layers.size()); ++position) {
         const int layer = order.layers[position];
         const int first = first_segment_[layer];
@@ -35,7 +36,6 @@ std::shared_ptr<void> KernelWay::queue(const CopyOrder& order, int /*group_layer
         gate.layers_queued(position, position + 1, stream);
         limit.queued(1);
     }
-    return table;
 }
 
 }  // namespace hicache::cuda

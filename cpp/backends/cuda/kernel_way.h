@@ -19,8 +19,8 @@ class KernelWay : public CopyWay {
     KernelWay(const CopyGeometry& geometry, uint64_t host, int blocks,
               std::shared_ptr<EventPool> events);
 
-    std::shared_ptr<void> queue(const CopyOrder& order, int group_layers, cudaStream_t stream,
-                                LayerGate& gate) override;
+    void queue(const CopyOrder& order, int group_layers, cudaStream_t stream, LayerGate& gate,
+               std::shared_ptr<void>& held) override;
 
   private:
     const std::shared_ptr<EventPool> events_;

@@ -1,23 +1,79 @@
 #include "backends/cuda/pinned_pool.h"
 
+#include <algorithm>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "backends/cuda/cuda_call.h"
+#include "backends/cuda/device_allocations.h"
 
 namespace hicache::cuda {
 namespace {
 
 constexpr int64_t kChunk = int64_t{64} << 30;
 
-PinResult pin_chunk(std::byte* begin, int64_t bytes, std::string& text) {
-    constexpr unsigned kFlags = cudaHostRegisterPortable | cudaHostRegisterMapped;
-    const cudaError_t status = cudaHostRegister(begin, static_cast<size_t>(bytes), kFlags);
-    if (status == cudaSuccess) return PinResult::kPinned;
-    static_cast<void>(cudaGetLastError());
-    if (status == cudaErrorHostMemoryAlreadyRegistered) return PinResult::kAlready;
-    text = message(cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
-    return PinResult::kRefused;
-}
+// Registrations of this process's engines: those of one host pool share them.
+class Registrations {
+  public:
+    static Registrations& all() {
+        static auto* const all = new Registrations;
+        return *all;
+    }
+
+    PinResult pin(std::byte* begin, int64_t bytes, std::string& text) {
+        std::lock_guard lock(mutex_);
+        if (const auto ours = users_.find({begin, bytes}); ours != users_.end()) {
+            ++ours->second;
+            return PinResult::kPinned;
+        }
+        constexpr unsigned kFlags = cudaHostRegisterPortable | cudaHostRegisterMapped;
+        const cudaError_t status = cudaHostRegister(begin, static_cast<size_t>(bytes), kFlags);
+        if (status == cudaSuccess) {
+            users_[{begin, bytes}] = 1;
+            return PinResult::kPinned;
+        }
+        static_cast<void>(cudaGetLastError());
+        if (status == cudaErrorHostMemoryAlreadyRegistered && covered(begin, bytes)) {
+            return PinResult::kAlready;
+        }
+        text = message(cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
+        return PinResult::kRefused;
+    }
+
+    void unpin(std::byte* begin, int64_t bytes) {
+        std::lock_guard lock(mutex_);
+        const auto ours = users_.find({begin, bytes});
+        if (--ours->second > 0) return;
+        users_.erase(ours);
+        static_cast<void>(accept(cudaHostUnregister(begin)));
+    }
+
+  private:
+    // Whether somebody else has registered all of it: a chunk that is registered in part is no
+    // memory that kernels may use. Looked up registration by registration, or at some thousand
+    // places where the driver does not tell where one ends.
+    static bool covered(const std::byte* begin, int64_t bytes) {
+        const auto start = reinterpret_cast<uint64_t>(begin);
+        const uint64_t end = start + static_cast<uint64_t>(bytes);
+        const uint64_t step = std::max<uint64_t>(64 << 10, static_cast<uint64_t>(bytes) / 4096);
+        for (uint64_t at = start; at < end;) {
+            if (!registered(at)) return false;
+            const auto next = end_of_allocation(at);
+            at = next && *next > at ? *next : at + step;
+        }
+        return registered(end - 1);
+    }
+
+    static bool registered(uint64_t address) {
+        cudaPointerAttributes attributes{};
+        return accept(cudaPointerGetAttributes(&attributes, reinterpret_cast<void*>(address))) &&
+               attributes.type == cudaMemoryTypeHost;
+    }
+
+    std::mutex mutex_;
+    std::map<std::pair<std::byte*, int64_t>, int> users_;
+};
 
 }  // namespace
 
@@ -27,8 +83,11 @@ PinnedPool::PinnedPool(int device, HostMemory host, const CopyOptions& options)
     const DeviceScope scope(device_);
     const int64_t chunk = options.pin_chunk_bytes > 0 ? options.pin_chunk_bytes : kChunk;
     regions_.emplace(host_.data(), host_.nbytes(), chunk,
-                     Registrar{pin_chunk, [](std::byte* begin) {
-                                   static_cast<void>(accept(cudaHostUnregister(begin)));
+                     Registrar{[](std::byte* begin, int64_t bytes, std::string& text) {
+                                   return Registrations::all().pin(begin, bytes, text);
+                               },
+                               [](std::byte* begin, int64_t bytes) {
+                                   Registrations::all().unpin(begin, bytes);
                                }});
     if (regions_->pinned()) {
         cut_bytes_ = chunk < host_.nbytes() ? chunk : 0;

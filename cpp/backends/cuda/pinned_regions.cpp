@@ -15,7 +15,7 @@ PinnedRegions::PinnedRegions(std::byte* begin, int64_t bytes, int64_t chunk_byte
         const int64_t size = std::min(chunk_bytes, bytes - at);
         std::string text;
         const PinResult result = registrar_.pin(chunk, size, text);
-        if (result == PinResult::kPinned) ours_.push_back(chunk);
+        if (result == PinResult::kPinned) ours_.emplace_back(chunk, size);
         if (result == PinResult::kRefused) {
             unpin_all();
             refusal_ = message("Pinning ", size, " bytes at ", static_cast<void*>(chunk),
@@ -32,7 +32,7 @@ PinnedRegions::~PinnedRegions() {
 
 void PinnedRegions::unpin_all() {
     for (auto chunk = ours_.rbegin(); chunk != ours_.rend(); ++chunk)
-        registrar_.unpin(*chunk);
+        registrar_.unpin(chunk->first, chunk->second);
     ours_.clear();
 }
 

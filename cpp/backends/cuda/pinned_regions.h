@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hicache {
@@ -18,7 +19,7 @@ enum class PinResult { kPinned, kAlready, kRefused };
 struct Registrar {
     // Sets the text if refused.
     std::function<PinResult(std::byte* begin, int64_t bytes, std::string& text)> pin;
-    std::function<void(std::byte* begin)> unpin;
+    std::function<void(std::byte* begin, int64_t bytes)> unpin;
 };
 
 class PinnedRegions {
@@ -38,7 +39,7 @@ class PinnedRegions {
     void unpin_all();
 
     const Registrar registrar_;
-    std::vector<std::byte*> ours_;
+    std::vector<std::pair<std::byte*, int64_t>> ours_;
     std::optional<std::string> refusal_;
 };
 

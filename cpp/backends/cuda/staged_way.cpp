@@ -6,6 +6,11 @@
 #include "backends/cuda/kernel_segments.h"
 
 namespace hicache::cuda {
+namespace {
+
+constexpr int kTileOperations = 3;  // waits and records around the copies of a tile
+
+}  // namespace
 
 StagedWay::StagedWay(std::shared_ptr<const CopyGeometry> geometry, CopyEngine engine,
                      std::unique_ptr<StagingRing> ring, int blocks, int priority,
@@ -39,15 +44,18 @@ StagedWay::~StagedWay() {
     static_cast<void>(accept(cudaStreamDestroy(link_)));
 }
 
-std::shared_ptr<void> StagedWay::queue(const CopyOrder& order, int group_layers,
-                                       cudaStream_t stream, LayerGate& gate) {
+void StagedWay::queue(const CopyOrder& order, int group_layers, cudaStream_t stream,
+                      LayerGate& gate, std::shared_ptr<void>& held) {
     QueueLimit limit(events_, link_);
     const bool loads = order.direction == Direction::kHostToDevice;
     const auto table = tables_->upload(order.plan, stream);
+    held = table;
+    if (loads) order_after_fences(order, link_);
     for (const StageTile& tile :
          stage_tiles(*geometry_, order, ring_->slot_bytes(), group_layers)) {
         if (tile_page_bytes(*geometry_, tile) > 0) {
             const PagePair* pairs = table->pairs() + tile.first_page;
+            limit.queued(kTileOperations);
             if (loads) {
                 load(tile, order.plan, pairs, stream, limit);
             } else {
@@ -59,7 +67,6 @@ std::shared_ptr<void> StagedWay::queue(const CopyOrder& order, int group_layers,
                                loads ? stream : link_);
         }
     }
-    return table;
 }
 
 void StagedWay::load(const StageTile& tile, const CopyPlan& plan, const PagePair* pairs,

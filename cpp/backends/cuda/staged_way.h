@@ -28,8 +28,8 @@ class StagedWay : public CopyWay {
     StagedWay(const StagedWay&) = delete;
     StagedWay& operator=(const StagedWay&) = delete;
 
-    std::shared_ptr<void> queue(const CopyOrder& order, int group_layers, cudaStream_t stream,
-                                LayerGate& gate) override;
+    void queue(const CopyOrder& order, int group_layers, cudaStream_t stream, LayerGate& gate,
+               std::shared_ptr<void>& held) override;
     void join(cudaStream_t stream) override;
 
   private:

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -138,6 +139,17 @@ TEST(PinnedRegions, F29WhatSomebodyElsePinnedIsLeftAlone) {
         EXPECT_TRUE(regions.pinned());
     }
     EXPECT_EQ(system.calls, (std::vector<int64_t>{0, 200, -201, -1}));
+}
+
+TEST(PinnedRegions, F29AnErrorGivesBackWhatWasPinned) {
+    System system;
+    Registrar registrar = system.registrar();
+    registrar.pin = [&, pin = registrar.pin](std::byte* begin, int64_t bytes, std::string& text) {
+        if (system.offset(begin) == 200) throw std::runtime_error("registered in part");
+        return pin(begin, bytes, text);
+    };
+    EXPECT_THROW(PinnedRegions(system.memory.data(), 250, 100, registrar), std::runtime_error);
+    EXPECT_EQ(system.calls, (std::vector<int64_t>{0, 100, -101, -1}));
 }
 
 }  // namespace

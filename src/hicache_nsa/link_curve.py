@@ -7,11 +7,14 @@ driver and version of this package. ``hicache bench link`` shows it and measures
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,8 @@ FORMAT = 1
 def machine_curve(device: str) -> _core.LinkCurve:
     """The curve of ``cuda`` or ``cuda:<n>``: the one that was kept, else measured now and kept.
 
-    Falls back to that of a typical machine, with a ``RuntimeWarning``, if it can't be measured.
+    Processes measure one after the other: two at once would measure each other. Falls back to that
+    of a typical machine, with a ``RuntimeWarning``, if it can't be measured.
 
     Raises:
         RuntimeError: there is no such device.
@@ -32,7 +36,9 @@ def machine_curve(device: str) -> _core.LinkCurve:
     if kept is not None:
         return kept
     try:
-        return measure(device)
+        with _alone(curve_file(device).parent):
+            kept = kept_curve(device)  # another process may have been first
+            return kept if kept is not None else measure(device)
     except RuntimeError as error:
         warnings.warn(
             f"the link could not be measured ({error}); ways are chosen as on a typical machine",
@@ -101,6 +107,19 @@ def _pairs(
         }
         for direction, operations in points.items()
     }
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process measures; without a wait where the folder can't be written."""
+    with ExitStack() as held:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = held.enter_context((folder / "measuring.lock").open("w"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError:
+            pass  # it can't be kept either, and measure() says so
+        yield
 
 
 def _keep(path: Path, content: dict[str, Any]) -> None:

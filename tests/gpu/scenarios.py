@@ -137,18 +137,20 @@ def pinned_by_somebody() -> None:
 
 
 def partly_pinned(first: int, count: int) -> None:
-    """Some pages of memory inside one chunk are registered already: no way reads beyond them."""
+    """Some pages of memory inside one chunk are registered already: refused before a byte moves."""
     for way in ("direct", "staged", "kernel"):
         host = host_pool()
         begin = host.memory.address + first * PAGE
         register(begin, count * PAGE)
-        with warnings.catch_warnings(record=True):
-            warnings.simplefilter("always")
-            pools = pools_of(host=host, io_backend=way)
-        with pools:
-            copies_are_right(pools)
-        cuda_works()
+        for chunk in (0, CHUNK):
+            options = {"host": host, "io_backend": way, "pin_chunk_bytes": chunk}
+            with pytest.raises(hc.HiCacheError, match="is registered with CUDA already"):
+                pools_of(**options)
+            cuda_works()
         unregister(begin)
+        nothing_is_registered(host, CHUNK)
+        with pools_of(host=host, io_backend=way) as pools:
+            copies_are_right(pools)
 
 
 def partly_pinned_in_front() -> None:

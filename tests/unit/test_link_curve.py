@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -55,7 +58,22 @@ def test_it_is_measured_once_and_kept(machine) -> None:
     assert kept_curve("cuda") is None
     assert machine_curve("cuda").points() == machine_curve("cuda").points() == POINTS
     assert machine.measured == 1
-    assert [path.name for path in curve_file("cuda").parent.iterdir()] == [curve_file("cuda").name]
+    names = {path.name for path in curve_file("cuda").parent.iterdir()}
+    assert names == {curve_file("cuda").name, "measuring.lock"}
+
+
+def test_processes_measure_one_after_the_other(machine, tmp_path) -> None:
+    """Who waited takes what the other one measured."""
+    folder = tmp_path / "hicache-nsa"
+    folder.mkdir()
+    with (folder / "measuring.lock").open("w") as other, ThreadPoolExecutor(1) as pool:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        curve = pool.submit(machine_curve, "cuda")
+        time.sleep(0.05)
+        assert not curve.done() and machine.measured == 0
+        measure("cuda")
+        fcntl.flock(other, fcntl.LOCK_UN)
+        assert curve.result(10).points() == POINTS and machine.measured == 1
 
 
 def test_another_device_or_driver_is_measured_anew(machine) -> None:

@@ -53,10 +53,11 @@ class CudaBackend : public Backend {
         if (asked && *asked != Way::kDirect && !pool_.pinned()) {
             warning_ += message("io_backend '", name(*asked),
                                 "' needs a pinned host pool; copies go by copy engine. ");
-        } else if (pool_.pinned() && pool_.device_address() == 0) {
+        } else if (asked != Way::kDirect && pool_.pinned() && pool_.device_address() == 0) {
             warning_ +=
-                "This GPU's processors cannot reach a host pool that was pinned in several chunks; "
-                "copies go without io_backend 'kernel'. ";
+                "This GPU does not see a host pool that was pinned in several chunks at one "
+                "address; "
+                "copies go straight by copy engine. ";
         }
         warning_ += pool_.warning();
     }
@@ -145,8 +146,6 @@ class CudaBackend : public Backend {
             limits.kernel = true;
             ways[static_cast<size_t>(Way::kKernel)] = std::make_unique<KernelWay>(
                 *setup.geometry, pool_.device_address(), blocks, shared_.events);
-        }
-        if (pool_.pinned()) {
             if (auto ring = make_ring()) {
                 limits.slot_bytes = ring->slot_bytes();
                 ways[static_cast<size_t>(Way::kStaged)] =

@@ -34,8 +34,12 @@ class Registrations {
             return PinResult::kPinned;
         }
         static_cast<void>(cudaGetLastError());
-        if (status == cudaErrorHostMemoryAlreadyRegistered && covered(begin, bytes)) {
-            return PinResult::kAlready;
+        if (status == cudaErrorHostMemoryAlreadyRegistered) {
+            if (covered(begin, bytes)) return PinResult::kAlready;
+            bad_state(
+                "A part of the host pool's ", bytes, " bytes at ", static_cast<void*>(begin),
+                " is registered with CUDA already, and not all of it: no copy may cross such a "
+                "border. Unregister that part first.");
         }
         text = message(cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
         return PinResult::kRefused;

@@ -10,20 +10,24 @@ namespace hicache {
 PinnedRegions::PinnedRegions(std::byte* begin, int64_t bytes, int64_t chunk_bytes,
                              Registrar registrar)
     : registrar_(std::move(registrar)) {
-    for (int64_t at = 0; at < bytes; at += chunk_bytes) {
-        std::byte* const chunk = begin + at;
-        const int64_t size = std::min(chunk_bytes, bytes - at);
-        std::string text;
-        const PinResult result = registrar_.pin(chunk, size, text);
-        if (result == PinResult::kPinned) ours_.emplace_back(chunk, size);
-        if (result == PinResult::kRefused) {
-            unpin_all();
-            refusal_ = message("Pinning ", size, " bytes at ", static_cast<void*>(chunk),
-                               " (chunk ", at / chunk_bytes + 1, " of ",
-                               (bytes + chunk_bytes - 1) / chunk_bytes, ") failed: ", text);
-            return;
+    try {
+        for (int64_t at = 0; at < bytes && !refusal_; at += chunk_bytes) {
+            std::byte* const chunk = begin + at;
+            const int64_t size = std::min(chunk_bytes, bytes - at);
+            std::string text;
+            const PinResult result = registrar_.pin(chunk, size, text);
+            if (result == PinResult::kPinned) ours_.emplace_back(chunk, size);
+            if (result == PinResult::kRefused) {
+                refusal_ = message("Pinning ", size, " bytes at ", static_cast<void*>(chunk),
+                                   " (chunk ", at / chunk_bytes + 1, " of ",
+                                   (bytes + chunk_bytes - 1) / chunk_bytes, ") failed: ", text);
+            }
         }
+    } catch (...) {
+        unpin_all();
+        throw;
     }
+    if (refusal_) unpin_all();
 }
 
 PinnedRegions::~PinnedRegions() {

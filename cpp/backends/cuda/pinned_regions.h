@@ -18,6 +18,7 @@ enum class PinResult { kPinned, kAlready, kRefused };
 
 struct Registrar {
     // Sets the text if refused.
+    // May throw: then nothing stays registered.
     std::function<PinResult(std::byte* begin, int64_t bytes, std::string& text)> pin;
     std::function<void(std::byte* begin, int64_t bytes)> unpin;
 };

@@ -2,6 +2,7 @@
 # make test   everything CI checks: C++ tests, lint, types, pytest
 # make test-sanitizers  the C++ tests under the address and the thread sanitizer (not part of make test)
 # make bench-cpp  the C++ bench binary, build/bench-cpp/bench/cpp/hicache_bench
+# make test-gpu  tests/gpu and a part of it under compute-sanitizer; bench/measure_gpu.sh measures (both need a GPU)
 # make lint   the pre-commit hooks: ruff, mypy --strict, clang-format    make format   applies the fixes
 # make clean  removes the environment and the builds
 #
@@ -30,7 +31,7 @@ PATH="$(abspath $(BIN)):$$PATH" cmake --build $(1) --parallel $(JOBS)
 PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir $(1) --output-on-failure --no-tests=error
 endef
 
-.PHONY: help demo test lint format test-cpp test-sanitizers test-python bench-cpp install-demo install-test clean
+.PHONY: help demo test lint format test-cpp test-sanitizers test-python test-gpu bench-cpp install-demo install-test clean
 .DEFAULT_GOAL := help
 
 help:
@@ -113,6 +114,14 @@ format: install-test
 # Passive: torch's threads must not spin on cores that other work needs.
 test-python: install-test
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -q
+
+# The staged way is in every copy of the part under compute-sanitizer, which takes ten times as long.
+test-gpu: install-test
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -q tests/gpu
+	for tool in memcheck racecheck; do \
+	    compute-sanitizer --tool $$tool --error-exitcode 9 --target-processes all \
+	        $(BIN)/python -m pytest -q tests/gpu/test_bytes.py -k '656 and padded' || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) build dist

@@ -115,7 +115,7 @@ format: install-test
 test-python: install-test
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -q
 
-# The staged way is in every copy of the part under compute-sanitizer, which takes ten times as long.
+# Under compute-sanitizer all is much slower: a small part, with every way, layout and direction.
 test-gpu: install-test
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -q tests/gpu
 	for tool in memcheck racecheck; do \

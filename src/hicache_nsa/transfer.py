@@ -70,8 +70,9 @@ class Ticket:
     def wait_layer(self, layer: int, stream: Stream = None) -> None:
         """Make ``stream`` wait until ``layer`` has landed, all its buffers.
 
-        On CUDA that stream waits, the host never does. On the CPU, ``stream=None`` computes in
-        the caller's thread, which therefore waits (the GIL released); a CpuStream waits in its own
+        On CUDA that stream waits, not the host (but for 5 ms a copy at most, where more than two
+        streams come before the layer is queued). On the CPU, ``stream=None`` computes in the
+        caller's thread, which therefore waits (the GIL released); a CpuStream waits in its own
         thread and the caller does not. Returns also when the copy failed: ask ``error`` before
         using what was computed behind it.
         """
@@ -129,8 +130,9 @@ class TransferEngine:
         ``staged`` (copy engine between host and a ring on the device, a few blocks between ring and
         pages) or ``auto`` (chosen for each copy by the link curve); a CPU has host threads for all.
     workers: host threads a direction on the CPU. For a GPU: kernel_blocks, of the kernels;
-        staging_bytes, device memory of the ring of a direction (default 32 MiB); pin_chunk_bytes,
-        host memory is pinned in such chunks. 0 chooses.
+        staging_bytes, device memory of the ring of a direction (default 32 MiB, at least four
+        times the largest layer of a page); pin_chunk_bytes, host memory is pinned in such chunks.
+        0 chooses.
     link_curve: what copies cost, for ``auto``; None: measured once a machine, see the module
         ``link_curve``.
     pin_memory: ``auto`` pins the host pool for a GPU and warns if the system refuses, True raises
@@ -318,7 +320,9 @@ class TransferEngine:
         self._open().fail_next(one_of(direction, "direction", DIRECTIONS), after_pages)
 
     def counters(self) -> dict[str, dict[str, int]]:
-        """Copies, pages and bytes moved, and runs they were merged into, by direction."""
+        """By direction: copies, pages and bytes moved, runs they were merged into, and how many
+        copies took each way of a GPU (``direct``, ``kernel``, ``staged``).
+        """
         return dict(self._totals if self._native is None else self._open().counters())
 
     def check(self) -> None:

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Measures every figure of a GPU that docs/benchmarks.md shows, into bench/results (or the folder named).
 # The conversation trace of Mooncake (JSON lines) is no part of the project: TRACE names it, or the joint row
-# is left out. About 5 minutes on an H200 with 16 cores; nothing else should run on the machine.
+# is left out. HICACHE names the command (.venv/bin/hicache). About 5 minutes on an H200 with 16 cores; nothing
+# else should run on the machine.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 results=${1:-bench/results}
+hicache=${HICACHE:-.venv/bin/hicache}
 mkdir -p "$results"
 
 measure() {  # NAME COMMAND [OPTION ...]
     local name=$1
     shift
-    hicache bench "$@" --device cuda --json "$results/cuda_$name.json"
+    "$hicache" bench "$@" --device cuda --json "$results/cuda_$name.json"
 }
 
 both=page_first,layer_first

@@ -72,6 +72,12 @@ class CopyGeometry {
     [[nodiscard]] bool records_within(
         const std::function<bool(uint64_t first, uint64_t last)>& within) const;
     [[nodiscard]] CopyGeometry without_records() const;
+    // Whether a copy of `layers` layers that may land in groups of `group_layers` can move as
+    // record().
+    [[nodiscard]] bool whole_records(size_t layers, int group_layers) const {
+        return !record_.empty() && layers == layers_.size() &&
+               static_cast<size_t>(group_layers) >= layers;
+    }
 
     [[nodiscard]] int num_layers() const { return static_cast<int>(layers_.size()); }
 

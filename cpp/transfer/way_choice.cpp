@@ -17,7 +17,7 @@ struct Beside {
     double speed;                       // part of the copy's
 };
 constexpr std::array<Beside, kWays> kBeside{{
-    {{0.015, 0.015}, 0.95},  // direct
+    {{0.015, 0.015}, 0.9},  // direct
     {{0.10, 0.33}, 0.4},     // kernel
     {{0.03, 0.02}, 0.2},     // staged
 }};
@@ -88,16 +88,11 @@ void end_step(CopyEstimate& estimate, double& landed) {
     landed = estimate.total;
 }
 
-bool whole_records(const CopyGeometry& geometry, const CopyOrder& order, WayChoice choice) {
-    return !geometry.record().empty() && all_layers(order) == geometry.num_layers() &&
-           choice.group_layers >= all_layers(order);
-}
-
 CopyEstimate estimate_direct(const CopyGeometry& geometry, const CopyOrder& order,
                              const LinkCosts& costs, WayChoice choice) {
     CopyEstimate result;
     const int64_t pages = order.plan.num_pages();
-    if (whole_records(geometry, order, choice)) {
+    if (geometry.whole_records(order.layers.size(), choice.group_layers)) {
         for (const RecordPart& part : geometry.record()) {
             add(result, costs, operations(part, order.plan), part.width * part.layers * pages);
         }
@@ -186,7 +181,7 @@ std::vector<WayChoice> choices(const CopyGeometry& geometry, const CopyOrder& or
     for (const Way way : kAllWays) {
         if (!possible(way, limits) || (bound && way != *limits.asked)) continue;
         found.push_back({way, 1});
-        if (way == Way::kDirect && all > 1 && whole_records(geometry, order, {way, all}))
+        if (way == Way::kDirect && all > 1 && geometry.whole_records(order.layers.size(), all))
             found.push_back({way, all});
         for (int group = 1; way == Way::kStaged && group < all;) {
             group = std::min(2 * group, all);

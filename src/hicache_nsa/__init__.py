@@ -8,6 +8,7 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from hicache_nsa import formats
+from hicache_nsa._core import LinkCurve
 from hicache_nsa.cache import (
     HiCache,
     InsertResult,
@@ -47,6 +48,7 @@ __all__ = [
     "HostPool",
     "InsertResult",
     "InvariantError",
+    "LinkCurve",
     "LoadBack",
     "LockHandle",
     "OutOfPages",

@@ -26,7 +26,7 @@ FORMAT = 1
 def machine_curve(device: str) -> _core.LinkCurve:
     """The curve of ``cuda`` or ``cuda:<n>``: the one that was kept, else measured now and kept.
 
-    Processes measure one after the other: two at once would measure each other. Falls back to that
+    Falls back to that
     of a typical machine, with a ``RuntimeWarning``, if it can't be measured.
 
     Raises:
@@ -36,9 +36,7 @@ def machine_curve(device: str) -> _core.LinkCurve:
     if kept is not None:
         return kept
     try:
-        with _alone(curve_file(device).parent):
-            kept = kept_curve(device)  # another process may have been first
-            return kept if kept is not None else measure(device)
+        return _measure(device, again=False)
     except RuntimeError as error:
         warnings.warn(
             f"the link could not be measured ({error}); ways are chosen as on a typical machine",
@@ -66,17 +64,27 @@ def measure(device: str) -> _core.LinkCurve:
     Raises:
         RuntimeError: there is no such device, or no memory for 64 MiB on either side.
     """
-    curve = _core.LinkCurve.measure(device)
+    return _measure(device, again=True)
+
+
+def _measure(device: str, again: bool) -> _core.LinkCurve:
+    """again: also if another process has measured while this one waited for it."""
     identity = identity_of(device)
-    try:
-        _keep(_file(identity), {"identity": identity, "points": curve.points()})
-    except OSError as error:
-        warnings.warn(
-            f"the measured link curve could not be kept ({error}); it is measured again next time. "
-            "XDG_CACHE_HOME names the folder for such files",
-            RuntimeWarning,
-            stacklevel=3,
-        )
+    path = _file(identity)
+    with _alone(path.parent):
+        kept = None if again else kept_curve(device)
+        if kept is not None:
+            return kept
+        curve = _core.LinkCurve.measure(device)
+        try:
+            _keep(path, {"identity": identity, "points": curve.points()})
+        except OSError as error:
+            warnings.warn(
+                f"the measured link curve could not be kept ({error}); it is measured again next "
+                "time. XDG_CACHE_HOME names the folder for such files",
+                RuntimeWarning,
+                stacklevel=4,
+            )
     return curve
 
 
@@ -111,7 +119,10 @@ def _pairs(
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other process measures; without a wait where the folder can't be written."""
+    """Wait until no other process measures: two at once would measure each other.
+
+    Without a wait where the folder can't be written.
+    """
     with ExitStack() as held:
         try:
             folder.mkdir(parents=True, exist_ok=True)

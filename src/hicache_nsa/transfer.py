@@ -15,6 +15,7 @@ import numpy as np
 
 from hicache_nsa import _core
 from hicache_nsa.cuda_streams import stream_handle
+from hicache_nsa.engine_options import check_engine_options
 from hicache_nsa.errors import HiCacheError, TransferError, native_check
 from hicache_nsa.formats.checks import one_of
 from hicache_nsa.link_curve import machine_curve
@@ -22,11 +23,11 @@ from hicache_nsa.pools import DevicePool, HostPool, native_format
 from hicache_nsa.streams import CpuStream, Stream, check_stream, host_fence
 from hicache_nsa.tokens import PageIds, int64_array
 
-ENGINE_OPTIONS = ("workers", "kernel_blocks", "pin_chunk_bytes", "staging_bytes", "link_curve")
 IO_BACKENDS = ("auto", "kernel", "direct", "staged")
 H2D = "h2d"
 D2H = "d2h"
 MAX_SECONDS = 1e9
+_HINTS = (None, True, False)
 DIRECTIONS = (H2D, D2H)
 
 
@@ -70,8 +71,9 @@ class Ticket:
     def wait_layer(self, layer: int, stream: Stream = None) -> None:
         """Make ``stream`` wait until ``layer`` has landed, all its buffers.
 
-        On CUDA that stream waits, the host never does. On the CPU, ``stream=None`` computes in
-        the caller's thread, which therefore waits (the GIL released); a CpuStream waits in its own
+        On CUDA that stream waits, not the host (but for 5 ms a copy at most, where more than two
+        streams come before the layer is queued). On the CPU, ``stream=None`` computes in the
+        caller's thread, which therefore waits (the GIL released); a CpuStream waits in its own
         thread and the caller does not. Returns also when the copy failed: ask ``error`` before
         using what was computed behind it.
         """
@@ -129,8 +131,9 @@ class TransferEngine:
         ``staged`` (copy engine between host and a ring on the device, a few blocks between ring and
         pages) or ``auto`` (chosen for each copy by the link curve); a CPU has host threads for all.
     workers: host threads a direction on the CPU. For a GPU: kernel_blocks, of the kernels;
-        staging_bytes, device memory of the ring of a direction (default 32 MiB); pin_chunk_bytes,
-        host memory is pinned in such chunks. 0 chooses.
+        staging_bytes, device memory of the ring of a direction (default 32 MiB, at least four
+        times the largest layer of a page); pin_chunk_bytes, host memory is pinned in such chunks.
+        0 chooses.
     link_curve: what copies cost, for ``auto``; None: measured once a machine, see the module
         ``link_curve``.
     pin_memory: ``auto`` pins the host pool for a GPU and warns if the system refuses, True raises
@@ -152,8 +155,8 @@ class TransferEngine:
         *,
         kernel_blocks: int = 0,
         pin_memory: bool | str = "auto",
-        pin_chunk_bytes: int = 0,
-        staging_bytes: int = 0,
+        pin_chunk_bytes: int | str = 0,
+        staging_bytes: int | str = 0,
         link_curve: _core.LinkCurve | None = None,
     ) -> None:
         if device_pool.format != host_pool.format:
@@ -162,6 +165,16 @@ class TransferEngine:
                 f"the host pool {host_pool.format.fingerprint}"
             )
         one_of(io_backend, "io_backend", IO_BACKENDS)
+        options = check_engine_options(
+            {
+                "workers": workers,
+                "kernel_blocks": kernel_blocks,
+                "pin_chunk_bytes": pin_chunk_bytes,
+                "staging_bytes": staging_bytes,
+                "link_curve": link_curve,
+            },
+            "TransferEngine",
+        )
         self.device_pool = device_pool
         self.host_pool = host_pool
         self._pid = os.getpid()
@@ -175,13 +188,13 @@ class TransferEngine:
                 device_pool.native_buffers,
                 host_pool.memory,
                 host_pool.native_layout,
-                workers,
+                options["workers"],
                 io_backend,
-                kernel_blocks,
+                options["kernel_blocks"],
                 pinning(pin_memory),
-                pin_chunk_bytes,
-                staging_bytes,
-                _curve(link_curve, device_pool.device),
+                options["pin_chunk_bytes"],
+                options["staging_bytes"],
+                _curve(options["link_curve"], device_pool.device),
             )
         except RuntimeError as error:
             raise HiCacheError(str(error)) from error
@@ -281,6 +294,11 @@ class TransferEngine:
 
         layerwise=None: loads are, saves are not.
         """
+        if not (layerwise in _HINTS and beside_compute in _HINTS):
+            raise TypeError(
+                "layerwise and beside_compute must be True, False or None, got "
+                f"{layerwise!r} and {beside_compute!r}"
+            )
         native = self._open().submit(
             direction,
             host_pages,
@@ -318,7 +336,9 @@ class TransferEngine:
         self._open().fail_next(one_of(direction, "direction", DIRECTIONS), after_pages)
 
     def counters(self) -> dict[str, dict[str, int]]:
-        """Copies, pages and bytes moved, and runs they were merged into, by direction."""
+        """By direction: copies, pages and bytes moved, runs they were merged into, and how many
+        copies took each way of a GPU (``direct``, ``kernel``, ``staged``).
+        """
         return dict(self._totals if self._native is None else self._open().counters())
 
     def check(self) -> None:

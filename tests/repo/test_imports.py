@@ -12,7 +12,7 @@ ORDER = (
     ("_core", "errors"),
     ("sizes", "cuda_streams", "link_curve"),
     ("formats",),
-    ("streams", "tensors", "tokens"),
+    ("streams", "tensors", "tokens", "engine_options"),
     ("hashing", "overlap"),
     ("pools",),
     ("tree",),

@@ -12,7 +12,7 @@ import pytest
 
 import hicache_nsa as hc
 from hicache_nsa import _core, link_curve
-from hicache_nsa.link_curve import curve_file, kept_curve, machine_curve, measure
+from hicache_nsa.link_curve import curve_file, identity_of, kept_curve, machine_curve, measure
 
 POINTS = _core.LinkCurve.typical().points()
 
@@ -71,9 +71,10 @@ def test_processes_measure_one_after_the_other(machine, tmp_path) -> None:
         curve = pool.submit(machine_curve, "cuda")
         time.sleep(0.05)
         assert not curve.done() and machine.measured == 0
-        measure("cuda")
+        first = {"identity": identity_of("cuda"), "points": POINTS}
+        curve_file("cuda").write_text(json.dumps(first))
         fcntl.flock(other, fcntl.LOCK_UN)
-        assert curve.result(10).points() == POINTS and machine.measured == 1
+        assert curve.result(10).points() == POINTS and machine.measured == 0
 
 
 def test_another_device_or_driver_is_measured_anew(machine) -> None:
@@ -134,19 +135,29 @@ def test_a_curve_has_all_operations_in_both_directions() -> None:
     "options, error, text",
     [
         ({"staging_byte": 1}, TypeError, "staging_bytes"),
-        ({"staging_bytes": -1}, ValueError, "staging_bytes=-1"),
+        ({"staging_bytes": -1}, ValueError, "staging_bytes=-1 is negative"),
         ({"kernel_blocks": "4"}, TypeError, "kernel_blocks"),
+        ({"kernel_blocks": True}, TypeError, "kernel_blocks"),
+        ({"kernel_blocks": 2**31}, ValueError, "kernel_blocks=2147483648 must be at most 65535"),
+        ({"workers": 10**6}, ValueError, "workers"),
+        ({"staging_bytes": 2**63}, ValueError, "staging_bytes"),
+        ({"staging_bytes": "much"}, ValueError, "staging_bytes='much' is not a size"),
         ({"link_curve": POINTS}, TypeError, "LinkCurve"),
     ],
 )
 def test_options_of_the_engine_are_checked_first(options, error, text) -> None:
+    fmt = hc.formats.mla(2, kv_dtype="bf16")
     with pytest.raises(error, match=text):
-        hc.HiCache(hc.formats.mla(2, kv_dtype="bf16"), device_pages=4, host_pages=4, **options)
+        hc.HiCache(fmt, device_pages=4, host_pages=4, **options)
+    if "staging_byte" in options:
+        return  # Python's own message
+    with pytest.raises(error, match=text):
+        hc.TransferEngine(hc.DevicePool(fmt, pages=4), hc.HostPool(fmt, pages=4), **options)
 
 
 def test_options_of_the_engine_are_taken() -> None:
     curve = _core.LinkCurve.typical()
-    options = {"workers": 1, "staging_bytes": 1 << 20, "link_curve": curve}
+    options = {"workers": 1, "staging_bytes": "1MiB", "link_curve": curve}
     fmt = hc.formats.mla(2, kv_dtype="bf16")
     with hc.HiCache(fmt, device_pages=4, host_pages=4, **options) as cache:
         pages = cache.allocate(1)

@@ -56,8 +56,7 @@ class CudaBackend : public Backend {
         } else if (asked != Way::kDirect && pool_.pinned() && pool_.device_address() == 0) {
             warning_ +=
                 "This GPU does not see a host pool that was pinned in several chunks at one "
-                "address; "
-                "copies go straight by copy engine. ";
+                "address; copies go straight by copy engine. ";
         }
         warning_ += pool_.warning();
     }

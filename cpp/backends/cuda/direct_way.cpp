@@ -10,18 +10,12 @@ DirectWay::DirectWay(std::shared_ptr<const CopyGeometry> geometry, CopyEngine en
                      std::shared_ptr<EventPool> events)
     : geometry_(std::move(geometry)), engine_(engine), events_(std::move(events)) {}
 
-bool DirectWay::whole_records(const CopyOrder& order, int group_layers) const {
-    const auto layers = static_cast<size_t>(geometry_->num_layers());
-    return !geometry_->record().empty() && order.layers.size() == layers &&
-           static_cast<size_t>(group_layers) >= layers;
-}
-
 void DirectWay::queue(const CopyOrder& order, int group_layers, cudaStream_t stream,
                       LayerGate& gate, std::shared_ptr<void>& /*held*/) {
     QueueLimit limit(events_, stream);
     std::vector<Block> blocks;
     const auto layers = static_cast<int>(order.layers.size());
-    if (whole_records(order, group_layers)) {
+    if (geometry_->whole_records(order.layers.size(), group_layers)) {
         for (const PageRun& run : order.plan.runs()) {
             for (const RecordPart& part : geometry_->record())
                 append_blocks(part, run, blocks);

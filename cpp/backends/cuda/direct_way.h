@@ -22,8 +22,6 @@ class DirectWay : public CopyWay {
                std::shared_ptr<void>& held) override;
 
   private:
-    [[nodiscard]] bool whole_records(const CopyOrder& order, int group_layers) const;
-
     const std::shared_ptr<const CopyGeometry> geometry_;
     const CopyEngine engine_;
     const std::shared_ptr<EventPool> events_;

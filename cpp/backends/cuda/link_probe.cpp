@@ -19,7 +19,6 @@ namespace cuda {
 namespace {
 
 constexpr int64_t kScratch = int64_t{64} << 20;
-constexpr int64_t kMoved = int64_t{64} << 20;  // bytes a measurement moves
 constexpr int64_t kSlot = int64_t{8} << 20;    // bytes of a batch, as in staging
 constexpr int64_t kPage = int64_t{32} << 10;   // of the kernel's pages
 constexpr int64_t kRows = 64;                  // of a rectangle
@@ -104,7 +103,7 @@ class LinkProbe {
             const std::vector<int64_t> order = shuffled(kScratch / bytes);
             const int64_t batch = kSlot / bytes;
             std::vector<std::vector<Block>> batches;
-            for (int64_t i = 0; i < kMoved / bytes; ++i) {
+            for (int64_t i = 0; i < kScratch / bytes; ++i) {
                 if (i % batch == 0) batches.emplace_back();
                 batches.back().push_back({order[static_cast<size_t>(i)] * bytes,
                                           device_address() + static_cast<uint64_t>(i * bytes),
@@ -155,7 +154,7 @@ class LinkProbe {
         const DeviceArray<PagePair> table(pairs);
         std::vector<CostPoint> points;
         for (const int64_t bytes : {int64_t{256} << 10, int64_t{2} << 20, int64_t{16} << 20}) {
-            const int64_t launches = kMoved / bytes;
+            const int64_t launches = kScratch / bytes;
             const double all = stream_.seconds(launches, [&](int64_t i, cudaStream_t stream) {
                 require(
                     move_layer(segment.get(), 1, table.get() + i * (bytes / kPage), bytes / kPage,

@@ -73,7 +73,7 @@ class _Place:
 class Rig:
     """An engine between ``memory`` and ``host`` on ``machine``. The engine is closed by its maker.
 
-    seed: of the random bytes; each ``fill`` has others.
+    Each ``fill`` has other random bytes.
     """
 
     def __init__(

@@ -67,10 +67,14 @@ def transfer_cases(settings: TransferSettings) -> list[TransferCase]:
         raise ValueError("--gemm multiplies matrices on a GPU: give --device cuda")
     if settings.both and settings.replay is not None:
         raise ValueError("--both copies other pages each way: it can't go with --replay")
+    if settings.replay is None and (settings.replay_device or settings.replay_limit):
+        raise ValueError(
+            "--replay-device and --replay-limit need --replay: give --replay TRACE.jsonl"
+        )
     if settings.replay_device is not None and settings.replay_device > (settings.pool or 0):
         raise ValueError(
-            f"--replay-device {settings.replay_device} are pages of the pools of the bench, too: "
-            f"give --pool {settings.replay_device} or, for loads, more"
+            f"--replay-device {settings.replay_device} is more than --pool, the host pages of the "
+            f"replay: give --pool {settings.replay_device} or, for loads, more"
         )
     directions = [*settings.directions, *[BOTH] * settings.both]
     # Runs that are longer than the copy are as long as it: equal cases are made once.

@@ -19,9 +19,10 @@ from hicache_nsa.cache.load_back import LoadBack
 from hicache_nsa.cache.loading import load_back, release_load
 from hicache_nsa.cache.locking import lock_match, require_handle, require_match, unlock_handle
 from hicache_nsa.cache.matching import match_prefix
-from hicache_nsa.cache.options import check_options, count_of, spare_share, threshold_tokens
+from hicache_nsa.cache.options import check_options, spare_share, threshold_tokens
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.formats import PoolFormat
+from hicache_nsa.formats.checks import count_of
 from hicache_nsa.pools import DevicePool, HostPool
 from hicache_nsa.stats import CacheStats
 from hicache_nsa.streams import Stream, check_stream
@@ -38,12 +39,11 @@ class HiCache:
 
     format: which buffers a page has (``formats.dsa(...)``, ...).
     device: ``"cpu"``, ``"cuda"`` (the current GPU) or ``"cuda:N"``, as far as the build has it.
-    device_pages: how many device pages; may be left out with ``device_buffers``.
-    device_buffers: {buffer name: one tensor per owning layer}, the engine's own memory, or None.
-    device_reserved: page ids never handed out.
+    device_buffers: {buffer name: one tensor per owning layer}, the engine's own memory; else
+        device_pages: how many the cache makes. device_reserved: page ids never handed out.
     host_pages, host_size: one of them; the size (bytes, "50GiB") counts everything. 0: no tier.
-    layout: ``layer_first``, ``page_first`` or ``page_first_direct``.
-    io_backend: see ``TransferEngine``, whose further keywords (staging_bytes ...) are taken too.
+    layout: ``layer_first``, ``page_first``, ``page_first_direct``. io_backend: see
+        ``TransferEngine``, whose further keywords (staging_bytes ...) are taken too.
     pin_memory: ``auto`` pins the host pool for a GPU and warns if that fails; True must pin.
     write_policy, write_threshold, eviction_policy: ``write_through`` and ``lru`` in this version.
     load_back_threshold: tokens; smaller host hits are not loaded. Default one page.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
-from hicache_nsa import _core
+from hicache_nsa.engine_options import check_engine_options
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import one_of, positive_int
-from hicache_nsa.transfer import ENGINE_OPTIONS, IO_BACKENDS
+from hicache_nsa.transfer import IO_BACKENDS
 
 WRITE_POLICIES = ("write_through",)
 LATER_WRITE_POLICIES = ("write_through_selective", "write_back")
@@ -40,7 +39,7 @@ def check_options(
     one_of(acks, "acks", ACKS)
     if not isinstance(pin_memory, bool) and pin_memory != "auto":
         raise ValueError(f"pin_memory={pin_memory!r} is unknown; known: 'auto', True, False")
-    _check_engine_options(engine_options)
+    check_engine_options(engine_options, "HiCache")
 
 
 def threshold_tokens(load_back_threshold: int | None, format: PoolFormat) -> int:
@@ -61,36 +60,9 @@ def spare_share(spare: Any) -> float:
     return float(spare)
 
 
-def count_of(value: Any, name: str, least: int | None = 0) -> int:
-    """``value`` as an int that is at least ``least``."""
-    if isinstance(value, bool):
-        raise TypeError(f"{name} must be an int, got {value!r}")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an int, got {type(value).__name__}") from None
-    if least is not None and number < least:
-        raise ValueError(f"{name}={number} must be {least} or more")
-    return number
-
-
 def _available(value: Any, name: str, now: tuple[str, ...], later: tuple[str, ...]) -> None:
     one_of(value, name, (*now, *later))
     if value in later:
         raise ValueError(
             f"{name}={value!r} is not in this version of hicache-nsa yet; it has {', '.join(now)}"
         )
-
-
-def _check_engine_options(options: dict[str, Any]) -> None:
-    """The further keywords of ``HiCache`` are those of its ``TransferEngine``."""
-    for name, value in options.items():
-        if name not in ENGINE_OPTIONS:
-            raise TypeError(
-                f"HiCache got an unexpected keyword argument {name!r}; those of its transfer "
-                f"engine are {', '.join(ENGINE_OPTIONS)}"
-            )
-        if name != "link_curve":
-            count_of(value, name)
-        elif value is not None and not isinstance(value, _core.LinkCurve):
-            raise TypeError(f"link_curve must be a LinkCurve, got {type(value).__name__}")

@@ -9,7 +9,15 @@ import click
 
 from hicache_nsa.bench.settings import BenchSettings
 from hicache_nsa.cli.json_output import check_target
-from hicache_nsa.cli.option_types import AUTO_YES_NO, count, decided, device, list_of, name_of
+from hicache_nsa.cli.option_types import (
+    AUTO_YES_NO,
+    MOST_COUNT,
+    count,
+    decided,
+    device,
+    list_of,
+    name_of,
+)
 from hicache_nsa.pools import LAYOUTS
 from hicache_nsa.transfer import IO_BACKENDS
 
@@ -17,6 +25,7 @@ DEFAULTS = BenchSettings()
 MOST_LAYERS = 1024
 MOST_ROUNDS = 10_000
 MOST_THREADS = 1024
+MOST_BLOCKS = 1_000_000
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -69,7 +78,7 @@ COMMON = (
     ),
     click.option(
         "--pool",
-        type=click.IntRange(min=2),
+        type=click.IntRange(2, MOST_COUNT),
         help="Pages of each pool.  [default: twice what is copied at once]",
     ),
     list_option("--runs", count, DEFAULTS.host_runs, "Host pages lie in runs of so many."),
@@ -97,7 +106,7 @@ COMMON = (
     ),
     click.option(
         "--blocks",
-        type=click.IntRange(min=0),
+        type=click.IntRange(0, MOST_BLOCKS),
         default=DEFAULTS.blocks,
         help="Of the GPU's kernel.  [default: the engine's]",
     ),
@@ -112,7 +121,7 @@ COMMON = (
 
 
 def common_options(command: Command) -> Command:
-    """Give ``command`` all of COMMON, in that order, before its own."""
+    """Give ``command`` all of COMMON, in that order, behind its own."""
     for option in reversed(COMMON):
         command = option(command)
     return command

@@ -10,6 +10,8 @@ import click
 
 Callback = Callable[[click.Context, click.Parameter, Any], Any]
 
+MOST_COUNT = 10_000_000  # of pages: more than any machine has memory for
+MOST_RATIO = 1_000_000
 AUTO_YES_NO = {"auto": None, "yes": True, "no": False}
 
 
@@ -29,20 +31,22 @@ def list_of(one: Callable[[str], Any]) -> Callback:
 
 
 def count(text: str) -> int:
-    """A whole number of 1 or more."""
-    if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) < 1:
+    """A whole number from 1 to MOST_COUNT."""
+    if not re.fullmatch(r"[0-9]+", text) or int(text) < 1:
         raise ValueError(f"{text!r} must be a whole number of 1 or more")
+    if int(text) > MOST_COUNT:
+        raise ValueError(f"{text!r} must be at most {MOST_COUNT}")
     return int(text)
 
 
 def ratio(text: str) -> float:
-    """A number above 0."""
+    """A number above 0 and below MOST_RATIO."""
     try:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < 1e6:
-        raise ValueError(f"{text!r} must be a number above 0")
+    if not 0 < value < MOST_RATIO:
+        raise ValueError(f"{text!r} must be a number above 0 and below {MOST_RATIO:,}")
     return value
 
 
@@ -60,15 +64,17 @@ def name_of(known: Sequence[str]) -> Callable[[str], str]:
 def device(context: click.Context, parameter: click.Parameter, value: str) -> str:
     """``cpu``, ``cuda`` or ``cuda:N``; whether it is there is asked when it is opened."""
     if not re.fullmatch(r"cpu|cuda(:[0-9]{1,4})?", value):
-        raise click.BadParameter(f"{value!r} is unknown; known: cpu, cuda, cuda:N")
+        raise click.BadParameter(f"{value!r} is unknown; known: cpu, cuda, cuda:N (N up to 9999)")
     return value
 
 
 def gpu(context: click.Context, parameter: click.Parameter, value: str) -> str:
     """``cuda`` or ``cuda:N``; whether it is there is asked when it is opened."""
-    if device(context, parameter, value) == "cpu":
+    if value == "cpu":
         raise click.BadParameter("a cpu has no link; known: cuda, cuda:N")
-    return value
+    if not value.startswith("cuda"):
+        raise click.BadParameter(f"{value!r} is unknown; known: cuda, cuda:N")
+    return device(context, parameter, value)
 
 
 def decided(context: click.Context, parameter: click.Parameter, value: str) -> bool | None:

@@ -27,6 +27,21 @@ def positive_int(value: Any, name: str, most: int = MAX_DIM) -> int:
     return number
 
 
+def count_of(value: Any, name: str, least: int | None = 0, most: int | None = None) -> int:
+    """``value`` as an int that is at least ``least`` and at most ``most``."""
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, got {value!r}")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, got {type(value).__name__}") from None
+    if least is not None and number < least:
+        raise ValueError(f"{name}={number} must be {least} or more")
+    if most is not None and number > most:
+        raise ValueError(f"{name}={number} must be at most {most}")
+    return number
+
+
 def one_of(value: Any, name: str, known: tuple[str, ...]) -> str:
     """``value`` if it is one of ``known``; the error lists them."""
     if not isinstance(value, str):

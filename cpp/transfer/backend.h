@@ -36,7 +36,8 @@ class Backend {
     virtual void release(Direction direction) = 0;
 
     // Opens the gates, finishes every copy and ends the threads. Copies whose fences do not
-    // complete within fence_seconds fail. Idempotent; submit() must not be called any more.
+    // complete within fence_seconds fail; those that a device waits for already are waited for.
+    // Idempotent; submit() must not be called any more.
     virtual void close(double fence_seconds) = 0;
 
     // Throws: std::runtime_error with both sides of a broken equation.

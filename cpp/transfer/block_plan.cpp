@@ -5,10 +5,6 @@
 namespace hicache {
 namespace {
 
-bool pitchable(int64_t pitch, int64_t width) {
-    return pitch >= width && pitch <= kLargestPitch;
-}
-
 // One block if both pitches allow it, else a block a row.
 void append(const Block& block, std::vector<Block>& blocks) {
     if (block.rows == 1 ||

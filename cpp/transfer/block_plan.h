@@ -26,6 +26,9 @@ struct Block {
 
 // Pitches that a 2-D copy accepts; what lies further apart is copied row by row.
 inline constexpr int64_t kLargestPitch = (int64_t{1} << 31) - 1;
+[[nodiscard]] inline bool pitchable(int64_t pitch, int64_t width) {
+    return pitch >= width && pitch <= kLargestPitch;
+}
 
 // Appends the blocks of a run of pages of one segment of one layer.
 void append_blocks(const Segment& segment, PageRun run, std::vector<Block>& blocks);

@@ -1,6 +1,7 @@
 #include "transfer/link_curve.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/errors.h"
@@ -11,13 +12,16 @@ CostCurve::CostCurve(std::vector<CostPoint> points) : points_(std::move(points))
     if (points_.size() < 2) {
         bad_argument("A cost curve needs 2 points or more, got ", points_.size(), ".");
     }
-    int64_t previous = 0;
+    CostPoint previous{0, 0};
     for (const CostPoint& point : points_) {
-        if (point.bytes <= previous || !(point.seconds > 0)) {
-            bad_argument("A cost curve needs rising sizes and times above 0, got ", point.bytes,
-                         " bytes in ", point.seconds, " s after ", previous, " bytes.");
+        const bool rises = point.bytes > previous.bytes && point.seconds >= previous.seconds;
+        if (!rises || !(point.seconds > 0) || !std::isfinite(point.seconds)) {
+            bad_argument(
+                "A cost curve needs rising sizes and finite times above 0 that do not fall, got ",
+                point.bytes, " bytes in ", point.seconds, " s after ", previous.bytes, " bytes in ",
+                previous.seconds, " s.");
         }
-        previous = point.bytes;
+        previous = point;
     }
 }
 

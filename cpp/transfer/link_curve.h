@@ -22,7 +22,7 @@ struct CostPoint {
 class CostCurve {
   public:
     // Throws: std::invalid_argument unless there are two points or more, sizes > 0 and rising,
-    // times > 0.
+    // times > 0, finite and never falling.
     explicit CostCurve(std::vector<CostPoint> points);
 
     [[nodiscard]] double seconds(int64_t bytes) const;

@@ -126,6 +126,9 @@ Ticket TransferEngine::submit(Direction direction, std::span<const int64_t> host
     std::lock_guard lock(mutex_);
     require_usable();
     hazards_.check_pages(direction, host_pages, device_pages);
+    // The last that may throw: what is numbered below has to reach the backend.
+    const bool layerwise = hints.layerwise.value_or(direction == Direction::kHostToDevice);
+    const bool beside_compute = hints.beside_compute.value_or(std::ranges::any_of(after, pending));
 
     const auto pages = static_cast<int64_t>(host_pages.size());
     const auto failure = take_failure(direction, pages);
@@ -136,8 +139,6 @@ Ticket TransferEngine::submit(Direction direction, std::span<const int64_t> host
     const int64_t sequence = empty ? 0 : ++sequence_[d];
     const int64_t wait_for =
         empty ? 0 : hazards_.note(direction, sequence, host_pages, device_pages);
-    const bool layerwise = hints.layerwise.value_or(direction == Direction::kHostToDevice);
-    const bool beside_compute = hints.beside_compute.value_or(std::ranges::any_of(after, pending));
     auto job = std::make_shared<CopyJob>(
         CopyOrder{direction, std::move(plan), std::move(order), layerwise, beside_compute,
                   std::move(after), pages, page_bytes, failure.has_value(), sequence, wait_for},

@@ -18,8 +18,8 @@ struct Beside {
 };
 constexpr std::array<Beside, kWays> kBeside{{
     {{0.015, 0.015}, 0.9},  // direct
-    {{0.10, 0.33}, 0.4},     // kernel
-    {{0.03, 0.02}, 0.2},     // staged
+    {{0.10, 0.33}, 0.4},    // kernel
+    {{0.03, 0.02}, 0.2},    // staged
 }};
 // A slower model is felt by all running requests, a slower copy by the one that waits for it.
 constexpr double kModelWeight = 8;
@@ -51,12 +51,14 @@ struct Operations {
     bool pieces;  // contiguous, in batches; else rectangles
 };
 
-// What pages of `width` contiguous bytes at those distances are copied as.
+// What pages of `width` contiguous bytes at those distances are copied as, see append_blocks().
 Operations page_operations(const CopyPlan& plan, int64_t width, int64_t host_stride,
                            int64_t device_stride) {
     const auto runs = static_cast<int64_t>(plan.runs().size());
-    const bool contiguous = host_stride == width && device_stride == width;
-    return {runs, contiguous || runs == plan.num_pages()};
+    if (host_stride == width && device_stride == width) return {runs, true};
+    if (runs == plan.num_pages()) return {runs, true};
+    if (pitchable(host_stride, width) && pitchable(device_stride, width)) return {runs, false};
+    return {plan.num_pages(), true};
 }
 
 Operations operations(const Segment& segment, const CopyPlan& plan) {
@@ -64,14 +66,21 @@ Operations operations(const Segment& segment, const CopyPlan& plan) {
     if (buffer.packed()) {
         return page_operations(plan, segment.page_bytes(), segment.host_stride, buffer.page_stride);
     }
+    if (!pitchable(buffer.row_stride, buffer.row_bytes)) {
+        return {plan.num_pages() * buffer.rows, true};
+    }
     const bool dense = segment.host_stride == segment.page_bytes() &&
                        buffer.page_stride == buffer.rows * buffer.row_stride;
     return {dense ? static_cast<int64_t>(plan.runs().size()) : plan.num_pages(), false};
 }
 
 Operations operations(const RecordPart& part, const CopyPlan& plan) {
-    if (part.layers > 1) return {plan.num_pages(), false};
-    return page_operations(plan, part.width, part.host_stride, part.device_stride);
+    if (part.layers == 1) {
+        return page_operations(plan, part.width, part.host_stride, part.device_stride);
+    }
+    const bool rectangles =
+        pitchable(part.host_pitch, part.width) && pitchable(part.device_pitch, part.width);
+    return {plan.num_pages() * (rectangles ? 1 : part.layers), !rectangles};
 }
 
 void add(CopyEstimate& estimate, const LinkCosts& costs, Operations operations, int64_t bytes) {
@@ -214,9 +223,10 @@ CopyEstimate estimate(const CopyGeometry& geometry, const CopyOrder& order, cons
 
 WayChoice choose_way(const CopyGeometry& geometry, const CopyOrder& order, const LinkCurve& curve,
                      const WayLimits& limits) {
-    WayChoice best{Way::kDirect, 1};
+    const std::vector<WayChoice> found = choices(geometry, order, limits);
+    WayChoice best = found.front();
     double least = std::numeric_limits<double>::infinity();
-    for (const WayChoice choice : choices(geometry, order, limits)) {
+    for (const WayChoice choice : found) {
         const double cost =
             weigh(order, choice, estimate(geometry, order, curve, limits.slot_bytes, choice));
         if (cost < least) {

@@ -12,15 +12,17 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from hicache_nsa import _core
 
 FORMAT = 1
+LOCK_SECONDS = 10.0
 
 
 def machine_curve(device: str) -> _core.LinkCurve:
@@ -54,8 +56,10 @@ def kept_curve(device: str) -> _core.LinkCurve | None:
         if kept["identity"] != identity:
             return None
         return _core.LinkCurve(_pairs(kept["points"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError):
         return None  # not measured yet, or damaged: it is measured again
+    except RecursionError:
+        return None  # the same
 
 
 def measure(device: str) -> _core.LinkCurve:
@@ -100,9 +104,16 @@ def identity_of(device: str) -> str:
 
 
 def _file(identity: str) -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    base = os.environ.get("XDG_CACHE_HOME") or _home_cache()
     digest = hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
     return Path(base) / "hicache-nsa" / f"link-{digest}.json"
+
+
+def _home_cache() -> Path:
+    try:
+        return Path.home() / ".cache"
+    except RuntimeError:  # a user without a home
+        return Path(tempfile.gettempdir()) / f"cache-{os.getuid()}"
 
 
 def _pairs(
@@ -121,16 +132,30 @@ def _pairs(
 def _alone(folder: Path) -> Iterator[None]:
     """Wait until no other process measures: two at once would measure each other.
 
-    Without a wait where the folder can't be written.
+    Not longer than LOCK_SECONDS, and not at all where the folder can't be written.
     """
     with ExitStack() as held:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             file = held.enter_context((folder / "measuring.lock").open("w"))
-            fcntl.flock(file, fcntl.LOCK_EX)
+            limit = time.monotonic() + LOCK_SECONDS
+            while not _locked(file):
+                if time.monotonic() > limit:
+                    break
+                time.sleep(0.02)
+            else:  # let go by name: a child that was forked meanwhile has the file open too
+                held.callback(fcntl.flock, file, fcntl.LOCK_UN)
         except OSError:
-            pass  # it can't be kept either, and measure() says so
+            pass  # it can't be kept either, and that is said
         yield
+
+
+def _locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _keep(path: Path, content: dict[str, Any]) -> None:
@@ -141,6 +166,7 @@ def _keep(path: Path, content: dict[str, Any]) -> None:
     ) as file:
         try:
             json.dump(content, file, indent=1)
+            os.fchmod(file.fileno(), 0o644)  # other users of the folder read it too
             file.close()
             Path(file.name).replace(path)
         except BaseException:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -94,6 +97,8 @@ def test_another_device_or_driver_is_measured_anew(machine) -> None:
         lambda text: "[1, 2]",
         lambda text: json.dumps({"identity": json.loads(text)["identity"], "points": {}}),
         lambda text: text.replace("GPU 1", "GPU 2"),
+        lambda text: text.replace("8448", "Infinity"),
+        lambda text: "[" * 100_000,
     ],
 )
 def test_a_damaged_file_is_measured_again(machine, damage) -> None:
@@ -103,6 +108,40 @@ def test_a_damaged_file_is_measured_again(machine, damage) -> None:
     path.write_text(damage(whole))
     assert machine_curve("cuda").points() == POINTS
     assert machine.measured == 2 and path.read_text() == whole
+
+
+def test_nobody_waits_for_ever_for_a_measurement(machine, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(link_curve, "LOCK_SECONDS", 0.05)
+    folder = tmp_path / "hicache-nsa"
+    folder.mkdir()
+    with (folder / "measuring.lock").open("w") as stopped:
+        fcntl.flock(stopped, fcntl.LOCK_EX)
+        assert machine_curve("cuda").points() == POINTS
+
+
+def test_a_child_that_is_forked_meanwhile_keeps_no_lock(machine) -> None:
+    folder = curve_file("cuda").parent
+    with link_curve._alone(folder):
+        child = os.fork()
+        if child == 0:
+            time.sleep(30)
+            os._exit(0)
+    try:
+        with (folder / "measuring.lock").open() as again:
+            fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_a_user_without_a_home(machine, monkeypatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", no_home)
+    assert curve_file("cuda").name.startswith("link-")
+
+
+def no_home() -> Path:
+    raise RuntimeError("no home")
 
 
 def test_a_folder_that_cannot_be_written_is_said_and_no_failure(machine, tmp_path) -> None:

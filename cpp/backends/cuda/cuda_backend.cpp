@@ -208,7 +208,8 @@ std::string cuda_device_identity(const std::string& device) {
         const auto value = static_cast<unsigned char>(byte);
         id += {kDigits[value / 16], kDigits[value % 16]};
     }
-    return message(properties.name, " ", id, " bus ", properties.pciBusID, " CUDA ", driver);
+    return message(properties.name, " ", id, " bus ", properties.pciBusID, " CUDA ", driver,
+                   " runtime ", CUDART_VERSION);
 }
 
 std::unique_ptr<Backend> create_cuda_backend(const std::string& device, BackendSetup setup) {

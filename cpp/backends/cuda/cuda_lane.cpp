@@ -74,12 +74,18 @@ CudaLane::~CudaLane() {
 }
 
 void CudaLane::submit(std::shared_ptr<CopyJob> job) {
-    auto gate = std::make_shared<LayerGate>(shared_.events, shared_.waiters, holds_,
-                                            static_cast<int>(job->order().layers.size()));
-    job->set_gate(gate);
+    std::shared_ptr<LayerGate> gate;
+    std::optional<std::string> error;
+    try {
+        gate = std::make_shared<LayerGate>(shared_.events, shared_.waiters, holds_,
+                                           static_cast<int>(job->order().layers.size()));
+        job->set_gate(gate);
+    } catch (const std::exception& failure) {  // the copy has a number: it ends in its turn
+        error = failure.what();
+    }
     {
         std::lock_guard lock(shared_.mutex);
-        waiting_.push_back({std::move(job), std::move(gate), nullptr, nullptr, std::nullopt});
+        waiting_.push_back({std::move(job), std::move(gate), nullptr, nullptr, std::move(error)});
     }
     may_queue().notify_one();
 }
@@ -117,7 +123,9 @@ void CudaLane::queue_copies() {
         if (waiting_.empty()) break;
         const Queued next = waiting_.front();
         lock.unlock();
-        auto error = wait_for_fences(host_fences(next.job->order()), [this] {
+        // At the end the host waits for all of them, so that it can give up.
+        const CopyOrder& order = next.job->order();
+        auto error = wait_for_fences(shared_.closing ? order.after : host_fences(order), [this] {
             return shared_.closing && std::chrono::steady_clock::now() >= shared_.fence_limit;
         });
         lock.lock();
@@ -153,7 +161,7 @@ void CudaLane::mark_end(Queued& copy) noexcept {
 
 CudaLane::Queued CudaLane::queue(const Queued& waiting, std::optional<std::string> error) {
     Queued queued = waiting;
-    queued.error = std::move(error);
+    if (!queued.error) queued.error = std::move(error);
     const CopyOrder& order = queued.job->order();
     if (queued.error || order.plan.num_pages() == 0) return queued;
     try {
@@ -177,7 +185,7 @@ void CudaLane::finish_copies() {
         Queued copy = queued_.front();
         lock.unlock();
         wait_landed(copy);
-        copy.gate->open();
+        if (copy.gate) copy.gate->open();
         copy.held.reset();
         lock.lock();
         end(copy);

@@ -12,7 +12,7 @@ DirectWay::DirectWay(std::shared_ptr<const CopyGeometry> geometry, CopyEngine en
 
 void DirectWay::queue(const CopyOrder& order, int group_layers, cudaStream_t stream,
                       LayerGate& gate, std::shared_ptr<void>& /*held*/) {
-    QueueLimit limit(events_, stream);
+    if (!limit_) limit_.emplace(events_, stream);
     std::vector<Block> blocks;
     const auto layers = static_cast<int>(order.layers.size());
     if (geometry_->whole_records(order.layers.size(), group_layers)) {
@@ -20,7 +20,7 @@ void DirectWay::queue(const CopyOrder& order, int group_layers, cudaStream_t str
             for (const RecordPart& part : geometry_->record())
                 append_blocks(part, run, blocks);
         }
-        engine_.queue(blocks, order.direction, stream, limit);
+        engine_.queue(blocks, order.direction, stream, *limit_);
         gate.layers_queued(0, layers, stream);
         return;
     }
@@ -30,8 +30,9 @@ void DirectWay::queue(const CopyOrder& order, int group_layers, cudaStream_t str
             for (const PageRun& run : order.plan.runs())
                 append_blocks(segment, run, blocks);
         }
-        engine_.queue(blocks, order.direction, stream, limit);
+        engine_.queue(blocks, order.direction, stream, *limit_);
         gate.layers_queued(position, position + 1, stream);
+        limit_->queued(1);
     }
 }
 

@@ -7,9 +7,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "backends/cuda/copy_engine.h"
 #include "backends/cuda/copy_way.h"
+#include "backends/cuda/queue_limit.h"
 
 namespace hicache::cuda {
 
@@ -25,6 +27,7 @@ class DirectWay : public CopyWay {
     const std::shared_ptr<const CopyGeometry> geometry_;
     const CopyEngine engine_;
     const std::shared_ptr<EventPool> events_;
+    std::optional<QueueLimit> limit_;  // of the stream, which is always the same
 };
 
 }  // namespace hicache::cuda

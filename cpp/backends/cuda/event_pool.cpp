@@ -64,6 +64,7 @@ PooledEvent EventPool::record(cudaStream_t stream) {
 }
 
 void EventPool::give_back(cudaEvent_t event) noexcept {
+    if (process_.forked()) return;  // the lock may be held there for ever
     std::lock_guard lock(mutex_);
     idle_.push_back(event);
 }

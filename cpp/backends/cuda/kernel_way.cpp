@@ -7,6 +7,12 @@
 #include "backends/cuda/queue_limit.h"
 
 namespace hicache::cuda {
+namespace {
+
+constexpr int kLayerOperations = 2;  // a launch and an event
+
+}  // namespace
+
 KernelWay::KernelWay(const CopyGeometry& geometry, uint64_t host, int blocks,
                      std::shared_ptr<EventPool> events)
     : events_(std::move(events)), blocks_(blocks), tables_(std::make_shared<PageTables>()) {
@@ -18,12 +24,13 @@ KernelWay::KernelWay(const CopyGeometry& geometry, uint64_t host, int blocks,
                                          segment.host_stride, 0));
     }
     first_segment_.push_back(static_cast<int>(all.size()));
+    tables_->prepare();
     segments_ = DeviceArray<KernelSegment>(all);
 }
 
 void KernelWay::queue(const CopyOrder& order, int /*group_layers*/, cudaStream_t stream,
                       LayerGate& gate, std::shared_ptr<void>& held) {
-    QueueLimit limit(events_, stream);
+    if (!limit_) limit_.emplace(events_, stream);
     const auto table = tables_->upload(order.plan, stream);
     held = table;
     for (int position = 0; position < static_cast<int>(order.layers.size()); ++position) {
@@ -34,7 +41,7 @@ void KernelWay::queue(const CopyOrder& order, int /*group_layers*/, cudaStream_t
                            order.direction == Direction::kHostToDevice, blocks_, stream),
                 "Launching the kernel for layer ", layer);
         gate.layers_queued(position, position + 1, stream);
-        limit.queued(1);
+        limit_->queued(kLayerOperations);
     }
 }
 

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backends/cuda/copy_way.h"
 #include "backends/cuda/page_kernel.h"
 #include "backends/cuda/page_tables.h"
+#include "backends/cuda/queue_limit.h"
 #include "transfer/copy_geometry.h"
 
 namespace hicache::cuda {
@@ -24,6 +26,7 @@ class KernelWay : public CopyWay {
 
   private:
     const std::shared_ptr<EventPool> events_;
+    std::optional<QueueLimit> limit_;  // of the stream, which is always the same
     const int blocks_;
     std::vector<int> first_segment_;  // by layer, one entry more than layers
     DeviceArray<KernelSegment> segments_;

@@ -7,6 +7,12 @@
 #include "backends/cuda/cuda_call.h"
 
 namespace hicache::cuda {
+namespace {
+
+constexpr uint64_t kSmallestTable = 1024;  // pages
+constexpr size_t kPreparedTables = 4;
+
+}  // namespace
 
 PageTable::PageTable(int64_t capacity)
     : capacity_(capacity),
@@ -22,6 +28,12 @@ void PageTable::upload(const CopyPlan& plan, cudaStream_t stream) {
     const size_t bytes = static_cast<size_t>(plan.num_pages()) * sizeof(PagePair);
     require(cudaMemcpyAsync(device_.get(), host_.get(), bytes, cudaMemcpyHostToDevice, stream),
             "Copying a table of ", plan.num_pages(), " pages");
+}
+
+void PageTables::prepare() {
+    std::lock_guard lock(mutex_);
+    while (idle_.size() < kPreparedTables)
+        idle_.push_back(std::make_unique<PageTable>(static_cast<int64_t>(kSmallestTable)));
 }
 
 std::shared_ptr<PageTable> PageTables::upload(const CopyPlan& plan, cudaStream_t stream) {
@@ -46,8 +58,7 @@ std::unique_ptr<PageTable> PageTables::take(int64_t pages) {
             return table;
         }
     }
-    constexpr uint64_t kSmallest = 1024;
-    const auto capacity = std::bit_ceil(std::max(static_cast<uint64_t>(pages), kSmallest));
+    const auto capacity = std::bit_ceil(std::max(static_cast<uint64_t>(pages), kSmallestTable));
     return std::make_unique<PageTable>(static_cast<int64_t>(capacity));
 }
 

@@ -34,7 +34,9 @@ class PageTable {
 // Thread-safe. Tables come back when their last user lets go.
 class PageTables : public std::enable_shared_from_this<PageTables> {
   public:
-    // Requires: the device is current. Throws: std::runtime_error if there is no memory.
+    // Makes some tables now: memory that is pinned while copies run may wait for them.
+    // Both: requires: the device is current. Throws: std::runtime_error if there is no memory.
+    void prepare();
     [[nodiscard]] std::shared_ptr<PageTable> upload(const CopyPlan& plan, cudaStream_t stream);
 
   private:

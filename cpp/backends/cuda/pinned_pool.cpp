@@ -1,8 +1,10 @@
 #include "backends/cuda/pinned_pool.h"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "backends/cuda/cuda_call.h"
@@ -35,6 +37,7 @@ class Registrations {
         }
         static_cast<void>(cudaGetLastError());
         if (status == cudaErrorHostMemoryAlreadyRegistered) {
+            require_same_chunks(begin, bytes);
             if (covered(begin, bytes)) return PinResult::kAlready;
             bad_state(
                 "A part of the host pool's ", bytes, " bytes at ", static_cast<void*>(begin),
@@ -54,17 +57,30 @@ class Registrations {
     }
 
   private:
-    // Whether somebody else has registered all of it: a chunk that is registered in part is no
-    // memory that kernels may use. Looked up registration by registration, or at some thousand
-    // places where the driver does not tell where one ends.
+    // Memory that another engine of this process has pinned in other chunks: copies must not cross
+    // their borders, and they end with that engine.
+    void require_same_chunks(const std::byte* begin, int64_t bytes) const {
+        for (const auto& [chunk, users] : users_) {
+            if (chunk.first < begin + bytes && begin < chunk.first + chunk.second) {
+                bad_state("Another engine has pinned this host pool in chunks of ", chunk.second,
+                          " bytes, this one asks for ", bytes,
+                          "; give both the same pin_chunk_bytes.");
+            }
+        }
+    }
+
+    // Whether somebody else has registered all of it, as one: no copy may cross the end of a
+    // registration. Where the driver does not tell where one ends, some thousand places are looked
+    // at.
     static bool covered(const std::byte* begin, int64_t bytes) {
         const auto start = reinterpret_cast<uint64_t>(begin);
         const uint64_t end = start + static_cast<uint64_t>(bytes);
+        if (const auto known = end_of_allocation(start)) {
+            return registered(start) && *known >= end;
+        }
         const uint64_t step = std::max<uint64_t>(64 << 10, static_cast<uint64_t>(bytes) / 4096);
-        for (uint64_t at = start; at < end;) {
+        for (uint64_t at = start; at < end; at += step) {
             if (!registered(at)) return false;
-            const auto next = end_of_allocation(at);
-            at = next && *next > at ? *next : at + step;
         }
         return registered(end - 1);
     }
@@ -117,6 +133,13 @@ void PinnedPool::look_from_device() {
 }
 
 void PinnedPool::unpin() {
+    if (!regions_) return;
+    std::optional<DeviceScope> scope;
+    try {
+        scope.emplace(device_);
+    } catch (const std::exception&) {
+        // The device is lost; what it had registered is gone with it.
+    }
     const OutsideCapture outside;
     regions_.reset();
 }

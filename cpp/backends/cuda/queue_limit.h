@@ -1,5 +1,6 @@
-// Keeps the number of operations that wait in a stream small. A driver call on a full queue blocks,
-// possibly with locks that the engine's own launches need; waiting for an event does not.
+// Keeps the number of operations that wait in a stream small, over all copies on it. A driver call
+// on a full queue blocks, possibly with locks that the engine's own launches need; waiting for an
+// event does not.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -8,7 +8,7 @@
 namespace hicache::cuda {
 namespace {
 
-constexpr int kTileOperations = 3;  // waits and records around the copies of a tile
+constexpr int kTileOperations = 4;  // on each stream: a wait, a copy or launch, records
 
 }  // namespace
 
@@ -34,6 +34,7 @@ StagedWay::StagedWay(std::shared_ptr<const CopyGeometry> geometry, CopyEngine en
         }
     }
     entries.push_back({0, 0, static_cast<int64_t>(segments.size())});
+    tables_->prepare();
     segments_ = DeviceArray<KernelSegment>(segments);
     entries_ = DeviceArray<KernelEntry>(entries);
     require(cudaStreamCreateWithPriority(&link_, cudaStreamNonBlocking, priority),
@@ -46,7 +47,8 @@ StagedWay::~StagedWay() {
 
 void StagedWay::queue(const CopyOrder& order, int group_layers, cudaStream_t stream,
                       LayerGate& gate, std::shared_ptr<void>& held) {
-    QueueLimit limit(events_, link_);
+    if (!limit_) limit_.emplace(events_, stream);
+    if (!link_limit_) link_limit_.emplace(events_, link_);
     const bool loads = order.direction == Direction::kHostToDevice;
     const auto table = tables_->upload(order.plan, stream);
     held = table;
@@ -55,11 +57,12 @@ void StagedWay::queue(const CopyOrder& order, int group_layers, cudaStream_t str
          stage_tiles(*geometry_, order, ring_->slot_bytes(), group_layers)) {
         if (tile_page_bytes(*geometry_, tile) > 0) {
             const PagePair* pairs = table->pairs() + tile.first_page;
-            limit.queued(kTileOperations);
+            limit_->queued(kTileOperations);
+            link_limit_->queued(kTileOperations);
             if (loads) {
-                load(tile, order.plan, pairs, stream, limit);
+                load(tile, order.plan, pairs, stream);
             } else {
-                save(tile, order.plan, pairs, stream, limit);
+                save(tile, order.plan, pairs, stream);
             }
         }
         if (tile.last) {
@@ -70,26 +73,26 @@ void StagedWay::queue(const CopyOrder& order, int group_layers, cudaStream_t str
 }
 
 void StagedWay::load(const StageTile& tile, const CopyPlan& plan, const PagePair* pairs,
-                     cudaStream_t stream, QueueLimit& limit) {
+                     cudaStream_t stream) {
     StagingRing::Slot& slot = ring_->next();
     std::vector<Block> blocks;
     append_tile_blocks(*geometry_, plan, tile, slot.address, blocks);
     order_behind(link_, slot.free);
-    engine_.queue(blocks, Direction::kHostToDevice, link_, limit);
+    engine_.queue(blocks, Direction::kHostToDevice, link_, *link_limit_);
     order_behind(stream, events_->record(link_));
     move(tile, slot.address, pairs, true, stream);
     slot.free = events_->record(stream);
 }
 
 void StagedWay::save(const StageTile& tile, const CopyPlan& plan, const PagePair* pairs,
-                     cudaStream_t stream, QueueLimit& limit) {
+                     cudaStream_t stream) {
     StagingRing::Slot& slot = ring_->next();
     std::vector<Block> blocks;
     append_tile_blocks(*geometry_, plan, tile, slot.address, blocks);
     order_behind(stream, slot.free);
     move(tile, slot.address, pairs, false, stream);
     order_behind(link_, events_->record(stream));
-    engine_.queue(blocks, Direction::kDeviceToHost, link_, limit);
+    engine_.queue(blocks, Direction::kDeviceToHost, link_, *link_limit_);
     slot.free = events_->record(link_);
 }
 

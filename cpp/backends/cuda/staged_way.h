@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backends/cuda/copy_engine.h"
@@ -34,9 +35,9 @@ class StagedWay : public CopyWay {
 
   private:
     void load(const StageTile& tile, const CopyPlan& plan, const PagePair* pairs,
-              cudaStream_t stream, QueueLimit& limit);
+              cudaStream_t stream);
     void save(const StageTile& tile, const CopyPlan& plan, const PagePair* pairs,
-              cudaStream_t stream, QueueLimit& limit);
+              cudaStream_t stream);
     void move(const StageTile& tile, uint64_t slot, const PagePair* pairs, bool to_device,
               cudaStream_t stream);
     void order_behind(cudaStream_t stream, const PooledEvent& event);
@@ -47,6 +48,8 @@ class StagedWay : public CopyWay {
     const int blocks_;
     const std::shared_ptr<EventPool> events_;
     cudaStream_t link_ = nullptr;
+    std::optional<QueueLimit> link_limit_;
+    std::optional<QueueLimit> limit_;  // of the lane's stream, which is always the same
     DeviceArray<KernelSegment> segments_;
     DeviceArray<KernelEntry> entries_;
     const std::shared_ptr<PageTables> tables_ = std::make_shared<PageTables>();

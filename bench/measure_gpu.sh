@@ -22,6 +22,7 @@ measure few_pages transfer --layout $both --pages 8,16,32
 measure packed transfer --packed
 measure both transfer --both --filter '*/both'
 measure overlap overlap
+measure overlap_gemm overlap --work gemm
 measure ways transfer --layout $both --io-backend direct,kernel,staged --rounds 7
 measure gemm transfer --layout $both --gemm --beside-compute yes
 measure gemm_ways transfer --gemm --beside-compute yes --io-backend direct,kernel,staged

@@ -13,7 +13,7 @@ import torch
 from hicache_nsa.bench.beside import BackToBack, Burst, WaitForCopy, back_to_back
 from hicache_nsa.bench.cuda_machine import CudaMachine
 
-SIZE = 8192  # rows of the matrices: about 1.4 ms a product on an H200
+SIZE = 8192  # rows of the matrices: about 1.5 ms a product on an H200
 WARM_UP_SECONDS = 0.25  # of products, until the clocks have settled
 PAUSE_SECONDS = 0.02  # before each burst; copies beside it begin meanwhile
 FEWEST = 48  # products in a burst

@@ -61,7 +61,7 @@ TEST(StagePlan, OnlyNeighboursOfTheOrderShareAGroup) {
               (Tiles{{2, 3, 0, 0, 1, true}, {0, 2, 1, 0, 1, true}}));
 }
 
-TEST(StagePlan, AGroupThatDoesNotFitASlotIsCut) {
+TEST(StagePlan, AGroupThatDoesNotFitABayIsCut) {
     const auto geometry = geometry_of("page_first");
     const auto order = order_of({1, 3}, {1, 2}, {0, 1, 2, 3}, kRecord);
     EXPECT_EQ(stage_tiles(geometry, order, 48 + 40, 4), (Tiles{{0, 2, 0, 0, 1, false},
@@ -86,9 +86,8 @@ TEST(StagePlan, NoPagesNoTiles) {
     EXPECT_TRUE(stage_tiles(geometry_of("page_first"), order_of({}, {}, {0, 1}, 1), 99, 2).empty());
 }
 
-// What the kernel computes for a page of a layer in a slot, see KernelTile.
-int64_t place_in_slot(const CopyGeometry& geometry, const StageTile& tile, int layer,
-                      int64_t page) {
+// What the kernel computes for a page of a layer in a bay, see KernelTile.
+int64_t place_in_bay(const CopyGeometry& geometry, const StageTile& tile, int layer, int64_t page) {
     const int64_t before =
         geometry.entry(layer).in_record - geometry.entry(tile.first_layer).in_record;
     return geometry.host_records() ? page * tile_page_bytes(geometry, tile) + before
@@ -114,15 +113,15 @@ TEST(StagePlan, EveryByteOfEveryPageGoesThroughItsPlaceOnce) {
         if (round % 5 == 0) std::shuffle(layers.begin(), layers.end(), random);
         layers.resize(1 + random() % 4);
         const auto order = order_of(host, device, layers, kRecord);
-        const auto slot_bytes = static_cast<int64_t>(48 + random() % 600);
+        const auto bay_bytes = static_cast<int64_t>(48 + random() % 600);
         const int group = 1 + static_cast<int>(random() % 4);
 
         std::map<std::tuple<int, int64_t>, int> seen;  // (layer, place in the plan)
         int positions = 0;
-        for (const StageTile& tile : stage_tiles(geometry, order, slot_bytes, group)) {
+        for (const StageTile& tile : stage_tiles(geometry, order, bay_bytes, group)) {
             ASSERT_LE(tile.layers(), std::max(group, 1));
             ASSERT_LE(tile.pages * tile_page_bytes(geometry, tile),
-                      std::max(slot_bytes, tile_page_bytes(geometry, tile)));
+                      std::max(bay_bytes, tile_page_bytes(geometry, tile)));
             if (tile.first_page == 0) {
                 ASSERT_EQ(tile.first_position, positions);
                 positions += tile.layers();
@@ -130,7 +129,7 @@ TEST(StagePlan, EveryByteOfEveryPageGoesThroughItsPlaceOnce) {
             ASSERT_EQ(tile.last, tile.first_page + tile.pages == order.plan.num_pages());
             std::vector<Block> blocks;
             append_tile_blocks(geometry, order.plan, tile, 0, blocks);
-            std::vector<int64_t> source(static_cast<size_t>(slot_bytes + 1000), -1);
+            std::vector<int64_t> source(static_cast<size_t>(bay_bytes + 1000), -1);
             for (const Block& block : blocks) {
                 ASSERT_EQ(block.rows, 1);
                 for (int64_t i = 0; i < block.width; ++i) {
@@ -148,7 +147,7 @@ TEST(StagePlan, EveryByteOfEveryPageGoesThroughItsPlaceOnce) {
                 order.plan.visit_pages(
                     tile.first_page, tile.first_page + tile.pages, [&](PageRun run) {
                         for (int64_t i = 0; i < run.count; ++i, ++page) {
-                            const int64_t place = place_in_slot(geometry, tile, layer, page);
+                            const int64_t place = place_in_bay(geometry, tile, layer, page);
                             for (int64_t b = 0; b < entry.bytes; ++b) {
                                 ASSERT_EQ(source.at(static_cast<size_t>(place + b)),
                                           entry.base + (run.host_page + i) * entry.stride + b);

@@ -15,7 +15,7 @@ using Pages = std::vector<int64_t>;
 constexpr int kLayers = 61;
 constexpr int64_t kLatent = 41'984;
 constexpr int64_t kIndex = 8'448;
-constexpr int64_t kSlot = int64_t{8} << 20;
+constexpr int64_t kBay = int64_t{8} << 20;
 
 std::vector<int> all_layers() {
     std::vector<int> layers(kLayers);
@@ -62,7 +62,7 @@ CopyOrder copy_of(int64_t count, int64_t run, Direction direction, bool layerwis
 }
 
 WayChoice choose(const CopyGeometry& geometry, const CopyOrder& order, WayLimits limits = {}) {
-    if (limits.slot_bytes == 0) limits.slot_bytes = kSlot;
+    if (limits.bay_bytes == 0) limits.bay_bytes = kBay;
     return choose_way(geometry, order, *typical_link_curve(), limits);
 }
 
@@ -111,7 +111,7 @@ TEST(WayChoice, AWayThatIsAskedForIsTakenWhereItIsPossible) {
     const auto geometry = geometry_of("page_first");
     const auto order = copy_of(64, 1, Direction::kHostToDevice, true);
     for (const Way way : kAllWays) {
-        EXPECT_EQ(choose(geometry, order, {way, true, kSlot}).way, way);
+        EXPECT_EQ(choose(geometry, order, {way, true, kBay}).way, way);
     }
     EXPECT_EQ(choose_way(geometry, order, *typical_link_curve(), {Way::kKernel, false, 0}).way,
               Way::kDirect);
@@ -126,12 +126,12 @@ TEST(WayChoice, TheCurveDecides) {
     // A driver without batches: every piece costs a call.
     const CostCurve calls({{8'448, 3.5e-6}, {50'432, 4.4e-6}, {3'076'352, 60e-6}});
     const LinkCosts slow{calls, typical.rectangle, typical.kernel};
-    EXPECT_EQ(choose_way(geometry, order, LinkCurve{{{slow, slow}}}, {{}, true, kSlot}).way,
+    EXPECT_EQ(choose_way(geometry, order, LinkCurve{{{slow, slow}}}, {{}, true, kBay}).way,
               Way::kKernel);
     // A link that kernels use badly.
     const CostCurve crawl({{50'432, 1e-3}, {3'076'352, 60e-3}});
     const LinkCosts bad{calls, typical.rectangle, crawl};
-    EXPECT_NE(choose_way(geometry, order, LinkCurve{{{bad, bad}}}, {{}, true, kSlot}).way,
+    EXPECT_NE(choose_way(geometry, order, LinkCurve{{{bad, bad}}}, {{}, true, kBay}).way,
               Way::kKernel);
 }
 
@@ -156,7 +156,7 @@ TEST(WayChoice, EstimatesAddUp) {
                                                {Way::kStaged, 8},
                                                {Way::kStaged, kLayers}}) {
                     const auto each =
-                        estimate(geometry, order, *typical_link_curve(), kSlot, choice);
+                        estimate(geometry, order, *typical_link_curve(), kBay, choice);
                     const double at_peak = static_cast<double>(count * order.page_bytes) / 56e9;
                     EXPECT_GE(each.total, at_peak);
                     EXPECT_LE(each.total, 40 * at_peak);

@@ -15,22 +15,22 @@ int64_t bytes_of_layers(const CopyGeometry& geometry, int first, int last) {
     return end.in_record + end.bytes - geometry.entry(first).in_record;
 }
 
-// How many layers from that position on are neighbours, `most` at most, and fit a slot.
+// How many layers from that position on are neighbours, `most` at most, and fit a bay.
 int group_at(const CopyGeometry& geometry, const std::vector<int>& layers, size_t position,
-             int most, int64_t slot_bytes) {
+             int most, int64_t bay_bytes) {
     const int first = layers[position];
     int count = 1;
     while (count < most && position + count < layers.size() &&
            layers[position + count] == first + count &&
-           bytes_of_layers(geometry, first, first + count + 1) <= slot_bytes)
+           bytes_of_layers(geometry, first, first + count + 1) <= bay_bytes)
         ++count;
     return count;
 }
 
-// Pages of each tile of a group: equally many, about tile_bytes, at most what a slot holds.
-int64_t pages_of_tile(int64_t pages, int64_t bytes, int64_t tile_bytes, int64_t slot_bytes) {
+// Pages of each tile of a group: equally many, about tile_bytes, at most what a bay holds.
+int64_t pages_of_tile(int64_t pages, int64_t bytes, int64_t tile_bytes, int64_t bay_bytes) {
     if (bytes == 0) return pages;
-    const int64_t room = std::max<int64_t>(slot_bytes / bytes, 1);
+    const int64_t room = std::max<int64_t>(bay_bytes / bytes, 1);
     const int64_t tiles =
         std::max((pages * bytes + tile_bytes / 2) / tile_bytes, (pages + room - 1) / room);
     return tiles <= 1 ? pages : (pages + tiles - 1) / tiles;
@@ -54,18 +54,18 @@ void append_piece(int64_t host, uint64_t device, int64_t bytes, std::vector<Bloc
 }  // namespace
 
 std::vector<StageTile> stage_tiles(const CopyGeometry& geometry, const CopyOrder& order,
-                                   int64_t slot_bytes, int group_layers) {
+                                   int64_t bay_bytes, int group_layers) {
     std::vector<StageTile> tiles;
     const int64_t pages = order.plan.num_pages();
     if (pages == 0) return tiles;
     const int64_t tile_bytes = std::clamp(pages * order.page_bytes / kTiles,
-                                          std::min(kSmallestTile, slot_bytes), slot_bytes);
+                                          std::min(kSmallestTile, bay_bytes), bay_bytes);
     int most = group_layers < static_cast<int>(order.layers.size()) ? 1 : group_layers;
     for (size_t position = 0; position < order.layers.size();) {
-        const int count = group_at(geometry, order.layers, position, most, slot_bytes);
+        const int count = group_at(geometry, order.layers, position, most, bay_bytes);
         const int first = order.layers[position];
         const int64_t bytes = bytes_of_layers(geometry, first, first + count);
-        const int64_t room = pages_of_tile(pages, bytes, tile_bytes, slot_bytes);
+        const int64_t room = pages_of_tile(pages, bytes, tile_bytes, bay_bytes);
         for (int64_t page = 0; page < pages; page += room) {
             tiles.push_back({first, first + count, static_cast<int>(position), page,
                              std::min(room, pages - page), page + room >= pages});
@@ -81,15 +81,15 @@ int64_t tile_page_bytes(const CopyGeometry& geometry, const StageTile& tile) {
 }
 
 void append_tile_blocks(const CopyGeometry& geometry, const CopyPlan& plan, const StageTile& tile,
-                        uint64_t slot, std::vector<Block>& blocks) {
+                        uint64_t bay, std::vector<Block>& blocks) {
     const size_t first = blocks.size();
     const auto add = [&](const HostEntry& entry, int64_t bytes) {
         if (bytes == 0) return;
         plan.visit_pages(tile.first_page, tile.first_page + tile.pages, [&](PageRun run) {
             for (int64_t i = 0; i < run.count; ++i) {
-                append_piece(entry.base + (run.host_page + i) * entry.stride, slot, bytes, blocks,
+                append_piece(entry.base + (run.host_page + i) * entry.stride, bay, bytes, blocks,
                              first);
-                slot += static_cast<uint64_t>(bytes);
+                bay += static_cast<uint64_t>(bytes);
             }
         });
     };

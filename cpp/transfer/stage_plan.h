@@ -1,7 +1,7 @@
-// A copy through a ring of slots on the device: which pages of which layers share a slot, and how.
+// A copy through a ring of bays on the device: which pages of which layers share a bay, and how.
 //
-// A copy engine moves the bytes between host pool and slot in long pieces, a kernel between slot
-// and pages. In a slot pages lie one after the other, in the order of the plan, each with its
+// A copy engine moves the bytes between host pool and bay in long pieces, a kernel between bay
+// and pages. In a bay pages lie one after the other, in the order of the plan, each with its
 // layers side by side, where the host pool has records; else layers one after the other, each with
 // its pages side by side. Pure arithmetic: same copy, same tiles.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace hicache {
 
-// What fills one slot.
+// What fills one bay.
 struct StageTile {
     int first_layer;  // layers [first_layer, last_layer)
     int last_layer;
@@ -30,17 +30,17 @@ struct StageTile {
 
 // The tiles of a copy, in the order they are to be moved. group_layers: at most so many layers land
 // together, > 0. Where these are not all, the first groups are smaller, so that the first layers
-// land early. Requires: every layer's entry fits a slot.
+// land early. Requires: every layer's entry fits a bay.
 [[nodiscard]] std::vector<StageTile> stage_tiles(const CopyGeometry& geometry,
-                                                 const CopyOrder& order, int64_t slot_bytes,
+                                                 const CopyOrder& order, int64_t bay_bytes,
                                                  int group_layers);
 
 // Bytes of one page of the tile's layers.
 [[nodiscard]] int64_t tile_page_bytes(const CopyGeometry& geometry, const StageTile& tile);
 
-// Appends the tile's pieces between the host pool and a slot at that address: neighbours in the
+// Appends the tile's pieces between the host pool and a bay at that address: neighbours in the
 // host pool are one piece, wherever they go on the device.
 void append_tile_blocks(const CopyGeometry& geometry, const CopyPlan& plan, const StageTile& tile,
-                        uint64_t slot, std::vector<Block>& blocks);
+                        uint64_t bay, std::vector<Block>& blocks);
 
 }  // namespace hicache

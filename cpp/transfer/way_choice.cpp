@@ -132,13 +132,13 @@ CopyEstimate estimate_kernel(const CopyGeometry& geometry, const CopyOrder& orde
 }
 
 CopyEstimate estimate_staged(const CopyGeometry& geometry, const CopyOrder& order,
-                             const LinkCosts& costs, int64_t slot_bytes, WayChoice choice) {
+                             const LinkCosts& costs, int64_t bay_bytes, WayChoice choice) {
     CopyEstimate result;
     const int64_t pages = order.plan.num_pages();
     const int64_t runs = host_runs(order.plan);
     double edge_bytes = 0;  // of that tile
     double landed = 0;
-    for (const StageTile& tile : stage_tiles(geometry, order, slot_bytes, choice.group_layers)) {
+    for (const StageTile& tile : stage_tiles(geometry, order, bay_bytes, choice.group_layers)) {
         const int64_t bytes = tile_page_bytes(geometry, tile) * tile.pages;
         if (edge_bytes == 0 || order.direction == Direction::kHostToDevice)
             edge_bytes = static_cast<double>(bytes);
@@ -175,7 +175,7 @@ bool possible(Way way, const WayLimits& limits) {
         case Way::kKernel:
             return limits.kernel;
         case Way::kStaged:
-            return limits.slot_bytes > 0;
+            return limits.bay_bytes > 0;
         case Way::kDirect:
             return true;
     }
@@ -203,7 +203,7 @@ std::vector<WayChoice> choices(const CopyGeometry& geometry, const CopyOrder& or
 }  // namespace
 
 CopyEstimate estimate(const CopyGeometry& geometry, const CopyOrder& order, const LinkCurve& curve,
-                      int64_t slot_bytes, WayChoice choice) {
+                      int64_t bay_bytes, WayChoice choice) {
     const LinkCosts& costs = curve.of(order.direction);
     CopyEstimate result;
     switch (choice.way) {
@@ -214,7 +214,7 @@ CopyEstimate estimate(const CopyGeometry& geometry, const CopyOrder& order, cons
             result = estimate_kernel(geometry, order, costs);
             break;
         case Way::kStaged:
-            result = estimate_staged(geometry, order, costs, slot_bytes, choice);
+            result = estimate_staged(geometry, order, costs, bay_bytes, choice);
             break;
     }
     result.total = std::max(result.total, result.queueing);
@@ -228,7 +228,7 @@ WayChoice choose_way(const CopyGeometry& geometry, const CopyOrder& order, const
     double least = std::numeric_limits<double>::infinity();
     for (const WayChoice choice : found) {
         const double cost =
-            weigh(order, choice, estimate(geometry, order, curve, limits.slot_bytes, choice));
+            weigh(order, choice, estimate(geometry, order, curve, limits.bay_bytes, choice));
         if (cost < least) {
             least = cost;
             best = choice;

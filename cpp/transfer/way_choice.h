@@ -24,7 +24,7 @@ struct WayChoice {
 struct WayLimits {
     std::optional<Way> asked{};  // no other, if it is possible
     bool kernel = true;          // the GPU's processors can reach the host pool
-    int64_t slot_bytes = 0;      // of the staging ring, 0 = there is none
+    int64_t bay_bytes = 0;       // of the staging ring, 0 = there is none
 };
 
 struct CopyEstimate {
@@ -35,7 +35,7 @@ struct CopyEstimate {
 
 // What the copy takes that way. Requires: the way is possible.
 [[nodiscard]] CopyEstimate estimate(const CopyGeometry& geometry, const CopyOrder& order,
-                                    const LinkCurve& curve, int64_t slot_bytes, WayChoice choice);
+                                    const LinkCurve& curve, int64_t bay_bytes, WayChoice choice);
 
 // Weighs the time to the end; the longest wait for a layer, if they are awaited one by one; and,
 // while the model computes, what it loses. Requires: the copy has pages.

@@ -1,4 +1,4 @@
-"""The staged way in its corners: small slots used again and again, groups of layers, gaps."""
+"""The staged way in its corners: small bays used again and again, groups of layers, gaps."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hicache_nsa import testing
 layouts = pytest.mark.parametrize("layout", LAYOUTS)
 
 GAPPY = gappy_format()  # 24,192 bytes a page, the largest layer 2,768
-SLOTS = {
+BAYS = {
     "one layer": 1,
     "two pages and a half of a layer": 6_920,
     "a record but one layer": 23_900,
     "three records": 3 * 24_192,
     "all pages": 11 * 24_192,
 }
-RING = 4  # slots
+RING = 4  # bays
 ORDERS = (
     None,
     range(11, -1, -1),
@@ -33,12 +33,12 @@ ORDERS = (
 
 
 @pytest.mark.parametrize("layout", LAYOUTS[:2])
-@pytest.mark.parametrize("slot", SLOTS.values(), ids=SLOTS)
+@pytest.mark.parametrize("bay", BAYS.values(), ids=BAYS)
 @pytest.mark.parametrize("group", GROUPS)
-def test_slots_of_every_size_and_groups_of_layers(layout, slot, group) -> None:
-    """7 of 9 pages: no slot but the last one holds a divisor of that."""
-    rng = np.random.default_rng(slot)
-    options = {"staging_bytes": RING * slot, "link_curve": GROUPS[group]}
+def test_bays_of_every_size_and_groups_of_layers(layout, bay, group) -> None:
+    """7 of 9 pages: no bay but the last one holds a divisor of that."""
+    rng = np.random.default_rng(bay)
+    options = {"staging_bytes": RING * bay, "link_curve": GROUPS[group]}
     with Pools(GAPPY, layout=layout, io_backend="staged", **options) as pools:
         mirror = Mirror(pools)
         for layers in ORDERS:
@@ -58,7 +58,7 @@ def test_slots_of_every_size_and_groups_of_layers(layout, slot, group) -> None:
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
 @pytest.mark.parametrize("row", [131, 656])
 def test_rows_of_odd_bytes_and_chunks_of_pinned_memory(row, arrangement, layout) -> None:
-    """Entries that begin anywhere in a slot, pieces that are cut where a chunk ends."""
+    """Entries that begin anywhere in a bay, pieces that are cut where a chunk ends."""
     rng = np.random.default_rng(row)
     options = {"staging_bytes": RING * 20_000, "pin_chunk_bytes": 3 * 4096}
     fmt = gappy_format(row, index=33 if row == 131 else 36)
@@ -75,7 +75,7 @@ def test_rows_of_odd_bytes_and_chunks_of_pinned_memory(row, arrangement, layout)
         mirror.settle()
 
 
-def test_a_pool_of_one_page_and_a_layer_in_a_slot() -> None:
+def test_a_pool_of_one_page_and_a_layer_in_a_bay() -> None:
     options = {"io_backend": "staged", "staging_bytes": 1, "kernel_blocks": 1}
     with Pools(GAPPY, 1, 1, **options) as pools:
         mirror = Mirror(pools)
@@ -148,7 +148,7 @@ def test_a_copy_that_fails_leaves_the_ring_in_order(direction, after) -> None:
         assert pools.engine.counters()[direction]["failed"] == 2
 
 
-def test_layers_in_small_slots_are_waited_for_by_streams() -> None:
+def test_layers_in_small_bays_are_waited_for_by_streams() -> None:
     """Each layer is read on a stream that waits for it alone, while later ones are on their way."""
     reader = torch.cuda.Stream()
     with Pools(GAPPY, 9, 9, io_backend="staged", staging_bytes=1) as pools:

@@ -18,11 +18,11 @@ namespace cuda {
 namespace {
 
 constexpr int kDefaultBlocks = 4;
-// Long enough to hide that a kernel has to wait for a place on the GPU; slots long enough for
+// Long enough to hide that a kernel has to wait for a place on the GPU; bays long enough for
 // pieces of a batch to follow each other without a gap.
 constexpr int64_t kStagingBytes = int64_t{32} << 20;
-constexpr int kSlots = 4;
-constexpr int64_t kSlotAlignment = 256;
+constexpr int kBays = 4;
+constexpr int64_t kBayAlignment = 256;
 
 // The same with a geometry whose records are copied as one only where the driver allows it.
 BackendSetup fit_records(int device, BackendSetup setup) {
@@ -122,10 +122,10 @@ class CudaBackend : public Backend {
         const BackendSetup& setup = shared_.setup;
         const int64_t asked = setup.options.staging_bytes;
         const int64_t total = asked > 0 ? asked : kStagingBytes;
-        const int64_t slot = std::max({total / kSlots, setup.layer_bytes, kSlotAlignment});
-        const int64_t aligned = (slot + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+        const int64_t bay = std::max({total / kBays, setup.layer_bytes, kBayAlignment});
+        const int64_t aligned = (bay + kBayAlignment - 1) / kBayAlignment * kBayAlignment;
         try {
-            return std::make_unique<StagingRing>(aligned, kSlots);
+            return std::make_unique<StagingRing>(aligned, kBays);
         } catch (const std::runtime_error& error) {
             warning_ = message(error.what(), " Copies go on without a staging ring, slower. ");
             return nullptr;
@@ -146,7 +146,7 @@ class CudaBackend : public Backend {
             ways[static_cast<size_t>(Way::kKernel)] = std::make_unique<KernelWay>(
                 *setup.geometry, pool_.device_address(), blocks, shared_.events);
             if (auto ring = make_ring()) {
-                limits.slot_bytes = ring->slot_bytes();
+                limits.bay_bytes = ring->bay_bytes();
                 ways[static_cast<size_t>(Way::kStaged)] =
                     std::make_unique<StagedWay>(setup.geometry, engine, std::move(ring), blocks,
                                                 priority_of(direction), shared_.events);

@@ -19,7 +19,7 @@ namespace cuda {
 namespace {
 
 constexpr int64_t kScratch = int64_t{64} << 20;
-constexpr int64_t kSlot = int64_t{8} << 20;   // bytes of a batch, as in staging
+constexpr int64_t kBay = int64_t{8} << 20;    // bytes of a batch, as in staging
 constexpr int64_t kPage = int64_t{32} << 10;  // of the kernel's pages
 constexpr int64_t kRows = 64;                 // of a rectangle
 constexpr int kBlocks = 4;
@@ -101,13 +101,13 @@ class LinkProbe {
         return reinterpret_cast<uint64_t>(device_.get());
     }
 
-    // Scattered in host memory, side by side on the device, in batches of a slot.
+    // Scattered in host memory, side by side on the device, in batches of a bay.
     CostCurve pieces(Direction direction) {
         std::vector<CostPoint> points;
         for (const int64_t bytes : {int64_t{8} << 10, int64_t{32} << 10, int64_t{128} << 10,
                                     int64_t{512} << 10, int64_t{2} << 20}) {
             const std::vector<int64_t> order = shuffled(kScratch / bytes);
-            const int64_t batch = kSlot / bytes;
+            const int64_t batch = kBay / bytes;
             std::vector<std::vector<Block>> batches;
             for (int64_t i = 0; i < kScratch / bytes; ++i) {
                 if (i % batch == 0) batches.emplace_back();

@@ -105,14 +105,14 @@ __global__ void __launch_bounds__(kThreads)
         const KernelEntry entry = entries[layer];
         const int64_t before = (entry.in_record - start) * (tile.by_page ? 1 : tile.pages);
         const int64_t stride = tile.by_page ? page_bytes : entry.bytes;
-        char* const base = reinterpret_cast<char*>(tile.slot) + before;
+        char* const base = reinterpret_cast<char*>(tile.bay) + before;
         const int64_t next = entries[layer + 1].first_segment;
         for (int64_t s = entry.first_segment; s < next; ++s) {
             const KernelSegment segment = segments[s];
-            const auto in_slot = [&](int64_t page, PagePair) {
+            const auto in_bay = [&](int64_t page, PagePair) {
                 return base + page * stride + segment.other;
             };
-            move_segment(segment, pairs, tile.pages, to_device, in_slot, deal);
+            move_segment(segment, pairs, tile.pages, to_device, in_bay, deal);
         }
     }
 }

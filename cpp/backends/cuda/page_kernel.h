@@ -1,4 +1,4 @@
-// Kernels that move pages of device memory: to and from pinned host memory, or a staging slot.
+// Kernels that move pages of device memory: to and from pinned host memory, or a staging bay.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,8 +10,8 @@ namespace hicache::cuda {
 // One segment of one layer, as kernels read it. `unit`: bytes a thread moves at a time, which all
 // addresses and strides of the segment are a multiple of.
 struct KernelSegment {
-    uint64_t other;  // address of page 0 in the host pool; for slots: offset in the layer's entry
-    int64_t other_stride;  // from a page to the next there; for slots unused
+    uint64_t other;  // address of page 0 in the host pool; for bays: offset in the layer's entry
+    int64_t other_stride;  // from a page to the next there; for bays unused
     uint64_t device;
     int64_t device_stride;
     int64_t row_stride;     // device rows
@@ -25,16 +25,16 @@ struct PagePair {
     int64_t device;
 };
 
-// A layer's entry in the host pool, and with it in a slot.
+// A layer's entry in the host pool, and with it in a bay.
 struct KernelEntry {
     int64_t in_record;  // bytes of the layers before it
     int64_t bytes;
     int64_t first_segment;  // of the next layer: the end
 };
 
-// What one slot of the staging ring holds, see transfer/stage_plan.h.
+// What one bay of the staging ring holds, see transfer/stage_plan.h.
 struct KernelTile {
-    uint64_t slot;
+    uint64_t bay;
     int first_layer;
     int last_layer;
     int64_t pages;
@@ -54,7 +54,7 @@ cudaError_t load_kernels();
 cudaError_t move_layer(const KernelSegment* segments, int num_segments, const PagePair* pairs,
                        int64_t pages, bool to_device, int blocks, cudaStream_t stream);
 
-// The same between a slot and the tile's pages; pairs: of the tile's first page on. entries: one
+// The same between a bay and the tile's pages; pairs: of the tile's first page on. entries: one
 // more than layers.
 cudaError_t move_tile(const KernelSegment* segments, const KernelEntry* entries,
                       const PagePair* pairs, const KernelTile& tile, bool to_device, int blocks,

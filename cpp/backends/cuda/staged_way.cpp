@@ -22,7 +22,7 @@ StagedWay::StagedWay(std::shared_ptr<const CopyGeometry> geometry, CopyEngine en
       events_(std::move(events)) {
     std::vector<KernelSegment> segments;
     std::vector<KernelEntry> entries;
-    uint64_t alignment = 0;  // where in a slot entries begin
+    uint64_t alignment = 0;  // where in a bay entries begin
     for (int layer = 0; layer < geometry_->num_layers(); ++layer)
         alignment |= static_cast<uint64_t>(geometry_->entry(layer).bytes);
     for (int layer = 0; layer < geometry_->num_layers(); ++layer) {
@@ -53,8 +53,7 @@ void StagedWay::queue(const CopyOrder& order, int group_layers, cudaStream_t str
     const auto table = tables_->upload(order.plan, stream);
     held = table;
     if (loads) order_after_fences(order, link_);
-    for (const StageTile& tile :
-         stage_tiles(*geometry_, order, ring_->slot_bytes(), group_layers)) {
+    for (const StageTile& tile : stage_tiles(*geometry_, order, ring_->bay_bytes(), group_layers)) {
         if (tile_page_bytes(*geometry_, tile) > 0) {
             const PagePair* pairs = table->pairs() + tile.first_page;
             limit_->queued(kTileOperations);
@@ -74,31 +73,31 @@ void StagedWay::queue(const CopyOrder& order, int group_layers, cudaStream_t str
 
 void StagedWay::load(const StageTile& tile, const CopyPlan& plan, const PagePair* pairs,
                      cudaStream_t stream) {
-    StagingRing::Slot& slot = ring_->next();
+    StagingRing::Bay& bay = ring_->next();
     std::vector<Block> blocks;
-    append_tile_blocks(*geometry_, plan, tile, slot.address, blocks);
-    order_behind(link_, slot.free);
+    append_tile_blocks(*geometry_, plan, tile, bay.address, blocks);
+    order_behind(link_, bay.free);
     engine_.queue(blocks, Direction::kHostToDevice, link_, *link_limit_);
     order_behind(stream, events_->record(link_));
-    move(tile, slot.address, pairs, true, stream);
-    slot.free = events_->record(stream);
+    move(tile, bay.address, pairs, true, stream);
+    bay.free = events_->record(stream);
 }
 
 void StagedWay::save(const StageTile& tile, const CopyPlan& plan, const PagePair* pairs,
                      cudaStream_t stream) {
-    StagingRing::Slot& slot = ring_->next();
+    StagingRing::Bay& bay = ring_->next();
     std::vector<Block> blocks;
-    append_tile_blocks(*geometry_, plan, tile, slot.address, blocks);
-    order_behind(stream, slot.free);
-    move(tile, slot.address, pairs, false, stream);
+    append_tile_blocks(*geometry_, plan, tile, bay.address, blocks);
+    order_behind(stream, bay.free);
+    move(tile, bay.address, pairs, false, stream);
     order_behind(link_, events_->record(stream));
     engine_.queue(blocks, Direction::kDeviceToHost, link_, *link_limit_);
-    slot.free = events_->record(link_);
+    bay.free = events_->record(link_);
 }
 
-void StagedWay::move(const StageTile& tile, uint64_t slot, const PagePair* pairs, bool to_device,
+void StagedWay::move(const StageTile& tile, uint64_t bay, const PagePair* pairs, bool to_device,
                      cudaStream_t stream) {
-    const KernelTile part{slot, tile.first_layer, tile.last_layer, tile.pages,
+    const KernelTile part{bay, tile.first_layer, tile.last_layer, tile.pages,
                           geometry_->host_records()};
     require(move_tile(segments_.get(), entries_.get(), pairs, part, to_device, blocks_, stream),
             "Launching the kernel for layers ", tile.first_layer, " to ", tile.last_layer - 1);

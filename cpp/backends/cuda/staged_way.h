@@ -38,7 +38,7 @@ class StagedWay : public CopyWay {
               cudaStream_t stream);
     void save(const StageTile& tile, const CopyPlan& plan, const PagePair* pairs,
               cudaStream_t stream);
-    void move(const StageTile& tile, uint64_t slot, const PagePair* pairs, bool to_device,
+    void move(const StageTile& tile, uint64_t bay, const PagePair* pairs, bool to_device,
               cudaStream_t stream);
     void order_behind(cudaStream_t stream, const PooledEvent& event);
 

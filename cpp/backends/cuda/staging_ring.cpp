@@ -2,17 +2,17 @@
 
 namespace hicache::cuda {
 
-StagingRing::StagingRing(int64_t slot_bytes, int slots)
-    : slot_bytes_(slot_bytes), memory_(static_cast<size_t>(slot_bytes) * slots) {
+StagingRing::StagingRing(int64_t bay_bytes, int bays)
+    : bay_bytes_(bay_bytes), memory_(static_cast<size_t>(bay_bytes) * bays) {
     const auto start = reinterpret_cast<uint64_t>(memory_.get());
-    for (int i = 0; i < slots; ++i)
-        slots_.push_back({start + static_cast<uint64_t>(i * slot_bytes), {}});
+    for (int i = 0; i < bays; ++i)
+        bays_.push_back({start + static_cast<uint64_t>(i * bay_bytes), {}});
 }
 
-StagingRing::Slot& StagingRing::next() {
-    Slot& slot = slots_[next_];
-    next_ = (next_ + 1) % slots_.size();
-    return slot;
+StagingRing::Bay& StagingRing::next() {
+    Bay& bay = bays_[next_];
+    next_ = (next_ + 1) % bays_.size();
+    return bay;
 }
 
 }  // namespace hicache::cuda

@@ -1,4 +1,4 @@
-// Slots of device memory that copies pass through, used in turn.
+// Bays of device memory that copies pass through, used in turn.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@ namespace hicache::cuda {
 
 class StagingRing {
   public:
-    struct Slot {
+    struct Bay {
         uint64_t address;
         PooledEvent free;  // behind its last use; none before the first
     };
 
     // Requires: the device is current. Throws: std::runtime_error if there is too little memory.
-    StagingRing(int64_t slot_bytes, int slots);
+    StagingRing(int64_t bay_bytes, int bays);
 
-    [[nodiscard]] int64_t slot_bytes() const { return slot_bytes_; }
-    [[nodiscard]] Slot& next();
+    [[nodiscard]] int64_t bay_bytes() const { return bay_bytes_; }
+    [[nodiscard]] Bay& next();
 
   private:
-    const int64_t slot_bytes_;
+    const int64_t bay_bytes_;
     const DeviceMemory memory_;
-    std::vector<Slot> slots_;
+    std::vector<Bay> bays_;
     size_t next_ = 0;
 };
 

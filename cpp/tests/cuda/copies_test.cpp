@@ -90,23 +90,26 @@ TEST(CudaCopy, ASlotOfTheRingIsNotFilledBeforeItIsEmpty) {
 }
 
 TEST(CudaCopy, WaysThatTakeTurnsIntoTheSamePagesKeepTheirOrder) {
-    // Flat costs: what counts is the number of pieces, launches and tiles.
-    const CostCurve piece({{1, 1e-5}, {1'000'000, 1e-5}});
-    const CostCurve kernel({{1, 1.5e-5}, {1'000'000, 1.5e-5}});
+    // Flat costs: few pieces go straight, few on the host alone through the ring, many by kernel.
+    const CostCurve piece({{1, 5e-6}, {1'000'000, 5e-6}});
+    const CostCurve kernel({{1, 1e-4}, {1'000'000, 1e-4}});
     const LinkCosts costs{piece, piece, kernel};
     PoolShape shape{.layout = "layer_first", .layers = 3, .device_pages = 64, .host_pages = 64};
     shape.options.link_curve = std::make_shared<const LinkCurve>(LinkCurve{{costs, costs}});
     TransferPools pools(on_cuda(shape));
     auto host = pools.host_bytes();
     auto device = pools.device_bytes();
-    const Pages together = first_pages(64);
-    const Pages apart = scattered_pages(64);
+    const Pages together = first_pages(32);
+    const Pages apart = scattered_pages(32);
+    Pages gaps = together;  // no two neighbours
+    for (int64_t& page : gaps)
+        page *= 2;
     Ticket last = pools.submit(kLoad, {0}, {0});
     pools.apply(kLoad, {0}, {0}, {0, 1, 2}, host, device);
     for (int round = 0; round < 40; ++round) {
         const Direction direction = round % 4 == 3 ? kSave : kLoad;
-        const Pages& on_host = round % 3 == 2 ? apart : together;
-        const Pages& on_device = round % 3 == 1 ? apart : together;
+        const Pages& on_host = round % 3 == 2 ? gaps : together;
+        const Pages& on_device = round % 3 == 0 ? together : apart;
         last = pools.submit(direction, on_host, on_device);
         pools.apply(direction, on_host, on_device, {0, 1, 2}, host, device);
         last = pools.submit(kLoad, {round}, {round + 1});

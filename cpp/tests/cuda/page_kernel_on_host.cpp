@@ -20,22 +20,21 @@ namespace {
 using testing_support::queueing_fails;
 using testing_support::with_error;
 
+// other, device: the page on both sides.
 void move_page(const KernelSegment& segment, uint64_t other, uint64_t device, bool to_device) {
-    const auto unit = static_cast<uint64_t>(segment.unit);
-    for (int64_t i = 0; i < segment.units_of_page; ++i) {
-        const int64_t row = i / segment.units_of_row;
-        const int64_t in_row = i % segment.units_of_row * segment.unit;
-        const uint64_t here = other + static_cast<uint64_t>(i) * unit;
-        const uint64_t there = device + static_cast<uint64_t>(row * segment.row_stride + in_row);
-        if (here % unit != 0 || there % unit != 0) {
-            ADD_FAILURE() << "a GPU would refuse units of " << unit << " bytes at " << here
+    const int64_t row_bytes = segment.units_of_row * segment.unit;
+    for (int64_t row = 0; row < segment.units_of_page / segment.units_of_row; ++row) {
+        const uint64_t here = other + static_cast<uint64_t>(row * row_bytes);
+        const uint64_t there = device + static_cast<uint64_t>(row * segment.row_stride);
+        if ((here | there) % static_cast<uint64_t>(segment.unit) != 0) {
+            ADD_FAILURE() << "a GPU would refuse units of " << segment.unit << " bytes at " << here
                           << " and " << there;
             return;
         }
         auto* to = reinterpret_cast<std::byte*>(there);
         auto* from = reinterpret_cast<std::byte*>(here);
         if (!to_device) std::swap(to, from);
-        std::memcpy(to, from, unit);
+        std::memcpy(to, from, static_cast<size_t>(row_bytes));
     }
 }
 

@@ -8,7 +8,6 @@ namespace hicache::testing_support {
 namespace {
 
 constexpr int64_t kGuard = 256;
-constexpr int64_t kIndexRow = 132;
 
 std::vector<int> all_layers(int n) {
     std::vector<int> layers(static_cast<size_t>(n));
@@ -19,8 +18,9 @@ std::vector<int> all_layers(int n) {
 PoolFormat format_of(const PoolShape& shape) {
     return {shape.rows,
             shape.layers,
-            {{"latent", shape.rows * shape.latent_row, all_layers(shape.layers)},
-             {"index_k", shape.rows * kIndexRow, shape.index_layers}}};
+            {{"latent", shape.rows * shape.latent_row,
+              shape.latent_layers.value_or(all_layers(shape.layers))},
+             {"index_k", shape.rows * shape.index_row, shape.index_layers}}};
 }
 
 void fill(std::byte* bytes, size_t size, uint64_t seed) {
@@ -32,23 +32,32 @@ void fill(std::byte* bytes, size_t size, uint64_t seed) {
 }  // namespace
 
 TransferPools::TransferPools(const PoolShape& shape)
-    : format_(format_of(shape)),
+    : device_name_(shape.device),
+      device_pages_(shape.device_pages),
+      format_(format_of(shape)),
       layout_(format_, shape.layout, shape.host_pages),
       host_(layout_.total_bytes()) {
     arrange(shape);
     fill_device(1);
     fill_host(2);
-    engine_ = std::make_unique<TransferEngine>(format_, "cpu", shape.device_pages, buffers_, host_,
-                                               layout_, CopyOptions{.workers = shape.workers});
+    CopyOptions options = shape.options;
+    options.workers = shape.workers;
+    engine_ = another_engine(options);
+}
+
+std::unique_ptr<TransferEngine> TransferPools::another_engine(const CopyOptions& options) const {
+    return std::make_unique<TransferEngine>(format_, device_name_, device_pages_, buffers_, host_,
+                                            layout_, options);
 }
 
 void TransferPools::arrange(const PoolShape& shape) {
     const int64_t pages = shape.device_pages;
-    int64_t at = kGuard;
+    const int64_t begin = kGuard + shape.shift;
+    int64_t at = begin;
     std::vector<int64_t> starts;
     buffer_of_.assign(2, std::vector<int>(static_cast<size_t>(shape.layers), -1));
     for (int b = 0; b < 2; ++b) {
-        const int64_t row = b == 0 ? shape.latent_row : kIndexRow;
+        const int64_t row = b == 0 ? shape.latent_row : shape.index_row;
         const int64_t bytes = row * shape.rows;
         for (const int layer : format_.buffers()[b].layers) {
             buffer_of_[b][layer] = static_cast<int>(buffers_.size());
@@ -59,17 +68,17 @@ void TransferPools::arrange(const PoolShape& shape) {
                     at += bytes * pages;
                     break;
                 case Arrangement::kPaddedRows: {
-                    const int64_t stride = (row + 12) * shape.rows + 20;
-                    buffers_.push_back({0, stride, shape.rows, row, row + 12});
+                    const int64_t stride = (row + shape.row_gap) * shape.rows + shape.page_gap;
+                    buffers_.push_back({0, stride, shape.rows, row, row + shape.row_gap});
                     starts.push_back(at);
                     at += stride * pages;
                     break;
                 }
                 case Arrangement::kPackedPages:
                     buffers_.push_back({0, format_.page_bytes(), shape.rows, row, row});
-                    starts.push_back(kGuard + format_.layer_start(layer) +
+                    starts.push_back(begin + format_.layer_start(layer) +
                                      format_.start_in_layer(b, layer));
-                    at = kGuard + format_.page_bytes() * pages;
+                    at = begin + format_.page_bytes() * pages;
                     break;
                 case Arrangement::kRowsFirst:
                     buffers_.push_back({0, row, shape.rows, row, row * pages});
@@ -118,12 +127,30 @@ std::vector<TransferPools::Place> TransferPools::places(int64_t host_page, int64
 std::vector<std::byte> TransferPools::device_record(int64_t page) const {
     std::vector<std::byte> record;
     for (int layer = 0; layer < format_.num_layers(); ++layer) {
-        for (const Place& row : places(0, page, layer)) {
-            record.insert(record.end(), device_.begin() + row.device,
-                          device_.begin() + row.device + row.bytes);
-        }
+        const auto bytes = device_layer(device_, page, layer);
+        record.insert(record.end(), bytes.begin(), bytes.end());
     }
     return record;
+}
+
+std::vector<std::byte> TransferPools::device_layer(const std::vector<std::byte>& device,
+                                                   int64_t page, int layer) const {
+    std::vector<std::byte> bytes;
+    for (const Place& row : places(0, page, layer)) {
+        const auto begin = device.begin() + row.device;
+        bytes.insert(bytes.end(), begin, begin + row.bytes);
+    }
+    return bytes;
+}
+
+std::vector<std::byte> TransferPools::host_layer(const std::vector<std::byte>& host, int64_t page,
+                                                 int layer) const {
+    std::vector<std::byte> bytes;
+    for (const Place& row : places(page, 0, layer)) {
+        const auto begin = host.begin() + row.host;
+        bytes.insert(bytes.end(), begin, begin + row.bytes);
+    }
+    return bytes;
 }
 
 std::vector<std::byte> TransferPools::host_record(int64_t page) const {

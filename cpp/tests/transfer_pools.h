@@ -22,7 +22,7 @@ inline constexpr auto kSave = Direction::kDeviceToHost;
 // How the device keeps the pages of a (buffer, layer).
 enum class Arrangement {
     kContiguous,   // [buffer][layer][page][row]
-    kPaddedRows,   // the same with padding behind rows and pages
+    kPaddedRows,   // the same with row_gap behind rows and page_gap behind pages
     kPackedPages,  // [page][layer][buffer][row]: a page's record is contiguous
     kRowsFirst,    // [buffer][layer][row][page]
 };
@@ -37,6 +37,13 @@ struct PoolShape {
     int64_t device_pages = 12;
     int64_t host_pages = 16;
     int workers = 2;
+    std::optional<std::vector<int>> latent_layers{};  // nullopt: all
+    int64_t index_row = 132;
+    int64_t row_gap = 12;
+    int64_t page_gap = 20;
+    int64_t shift = 0;  // bytes by which device buffers miss their alignment
+    std::string device = "cpu";
+    CopyOptions options{};  // workers: as above
 };
 
 class TransferPools {
@@ -46,6 +53,7 @@ class TransferPools {
     TransferEngine& engine() { return *engine_; }
     [[nodiscard]] const PoolFormat& format() const { return format_; }
     void drop_engine() { engine_.reset(); }
+    [[nodiscard]] std::unique_ptr<TransferEngine> another_engine(const CopyOptions& options) const;
 
     Ticket submit(Direction direction, const Pages& host, const Pages& device,
                   const std::optional<std::vector<int>>& layers = std::nullopt,
@@ -58,6 +66,12 @@ class TransferPools {
     // A page's record (every layer and buffer), read through the addresses, not the engine.
     [[nodiscard]] std::vector<std::byte> device_record(int64_t page) const;
     [[nodiscard]] std::vector<std::byte> host_record(int64_t page) const;
+
+    // A page's bytes of one layer in `device`, which is as long as device_bytes().
+    [[nodiscard]] std::vector<std::byte> device_layer(const std::vector<std::byte>& device,
+                                                      int64_t page, int layer) const;
+    [[nodiscard]] std::vector<std::byte> host_layer(const std::vector<std::byte>& host,
+                                                    int64_t page, int layer) const;
 
     // Everything, guards and padding included, to compare whole memories.
     [[nodiscard]] const std::vector<std::byte>& device_bytes() const { return device_; }
@@ -78,6 +92,8 @@ class TransferPools {
                                             int layer) const;
     void arrange(const PoolShape& shape);
 
+    std::string device_name_;
+    int64_t device_pages_;
     PoolFormat format_;
     HostLayout layout_;
     HostMemory host_;

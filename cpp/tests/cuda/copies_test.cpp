@@ -66,7 +66,7 @@ TEST_P(CudaCopies, ASaveFollowsAStreamThatWritesItsDevicePages) {
         EXPECT_TRUE(pools.device_record(page) == pools.host_record(page));
 }
 
-// The ring is as small as can be: each slot is used many times within one copy.
+// The ring is as small as can be: each bay is used many times within one copy.
 TEST(CudaCopy, ASlotOfTheRingIsNotFilledBeforeItIsEmpty) {
     constexpr int64_t kMany = 200;
     PoolShape shape{.device_pages = kMany, .host_pages = kMany};

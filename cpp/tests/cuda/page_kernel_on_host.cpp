@@ -90,11 +90,11 @@ cudaError_t move_tile(const KernelSegment* segments, const KernelEntry* entries,
             for (int layer = tile.first_layer; layer < tile.last_layer; ++layer) {
                 const KernelEntry& entry = entries[layer];
                 const int64_t before = entry.in_record - start;
-                const int64_t in_slot = tile.by_page ? page * page_bytes + before
-                                                     : tile.pages * before + page * entry.bytes;
+                const int64_t in_bay = tile.by_page ? page * page_bytes + before
+                                                    : tile.pages * before + page * entry.bytes;
                 for (int64_t s = entry.first_segment; s < entries[layer + 1].first_segment; ++s) {
                     const uint64_t other =
-                        tile.slot + static_cast<uint64_t>(in_slot) + segments[s].other;
+                        tile.bay + static_cast<uint64_t>(in_bay) + segments[s].other;
                     move_page(segments[s], other, device_page(segments[s], pairs[page]), to_device);
                 }
             }

@@ -16,12 +16,7 @@ def layer_ids(num_layers: Any) -> tuple[int, ...]:
 
 def positive_int(value: Any, name: str, most: int = MAX_DIM) -> int:
     """``value`` as an int in 1..``most``; ``TypeError`` or ``ValueError`` name the argument."""
-    if isinstance(value, bool):
-        raise TypeError(f"{name} must be an int, got {value!r}")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an int, got {type(value).__name__}") from None
+    number = _int(value, name)
     if not 1 <= number <= most:
         raise ValueError(f"{name}={number} is outside 1..{most}")
     return number
@@ -29,17 +24,21 @@ def positive_int(value: Any, name: str, most: int = MAX_DIM) -> int:
 
 def count_of(value: Any, name: str, least: int | None = 0, most: int | None = None) -> int:
     """``value`` as an int that is at least ``least`` and at most ``most``."""
-    if isinstance(value, bool):
-        raise TypeError(f"{name} must be an int, got {value!r}")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an int, got {type(value).__name__}") from None
+    number = _int(value, name)
     if least is not None and number < least:
         raise ValueError(f"{name}={number} must be {least} or more")
     if most is not None and number > most:
         raise ValueError(f"{name}={number} must be at most {most}")
     return number
+
+
+def _int(value: Any, name: str) -> int:
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, got {value!r}")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, got {type(value).__name__}") from None
 
 
 def one_of(value: Any, name: str, known: tuple[str, ...]) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from case_cache import FORMAT, LONG, CaseCache
+from heartbeat import heartbeat
 
 import hicache_nsa as hc
 from hicache_nsa.testing import hold
@@ -194,28 +194,6 @@ def test_f42_more_than_the_machine_has_is_refused_at_once(host):
     fmt = hc.formats.dsa(61)
     with pytest.raises(hc.HiCacheError, match=r"host pool of \d+ pages .*ask for fewer"):
         hc.HiCache(fmt, device_pages=0, **host)
-
-
-@contextmanager
-def heartbeat(limit: float):
-    """Another Python thread beats every 10 ms; its longest gap stays under ``limit`` seconds."""
-    stop, gaps = threading.Event(), [0.0]
-
-    def beat():
-        last = time.perf_counter()
-        while not stop.wait(0.01):
-            now = time.perf_counter()
-            gaps.append(now - last)
-            last = now
-
-    thread = threading.Thread(target=beat)
-    thread.start()
-    try:
-        yield gaps
-    finally:
-        stop.set()
-        thread.join()
-    assert max(gaps) < limit, f"another thread stood still for {max(gaps):.3f} s"
 
 
 def test_f51_making_the_pool_does_not_stop_other_threads():

@@ -9,7 +9,9 @@ import pytest
 
 from hicache_nsa import _core
 
-sys.path.append(str(Path(__file__).parents[1] / "cache"))  # the random driver
+TESTS = Path(__file__).parents[1]
+sys.path.append(str(TESTS / "cache"))  # the random driver
+sys.path.append(str(TESTS / "cases"))  # heartbeat
 
 
 def why_not() -> str | None:

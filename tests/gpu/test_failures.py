@@ -5,14 +5,10 @@ What they are: tests/cases/README.md.
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import time
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from gpu_pools import GUARD, LAYOUTS, WAYS, Pools, content, torch
+from heartbeat import heartbeat
 
 import hicache_nsa as hc
 from hicache_nsa import testing
@@ -192,28 +188,6 @@ def test_f08_a_tensor_of_another_gpu_is_refused() -> None:
 
 
 # -- F51, F52: other threads, and long submissions -------------------------------------------------
-
-
-@contextlib.contextmanager
-def heartbeat(limit: float) -> Iterator[list[float]]:
-    """Another Python thread beats every 10 ms; its longest gap stays under ``limit`` seconds."""
-    stop, gaps = threading.Event(), [0.0]
-
-    def beat() -> None:
-        last = time.perf_counter()
-        while not stop.wait(0.01):
-            now = time.perf_counter()
-            gaps.append(now - last)
-            last = now
-
-    thread = threading.Thread(target=beat)
-    thread.start()
-    try:
-        yield gaps
-    finally:
-        stop.set()
-        thread.join()
-    assert max(gaps) < limit, f"another thread stood still for {max(gaps):.3f} s"
 
 
 def test_f51_pinning_and_closing_do_not_stop_other_threads() -> None:

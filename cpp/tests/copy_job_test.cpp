@@ -35,12 +35,12 @@ TEST(CopyJob, ALayerIsDoneOnceTheEarlierOnesOfTheOrderAre) {
     };
     EXPECT_TRUE(job->layer_done(0));  // not part of the copy
     EXPECT_EQ(done(), (std::vector<bool>{false, false, false}));
-    job->layer_landed(2);
+    job->layers_landed(2, 3);
     EXPECT_EQ(done(), (std::vector<bool>{false, false, false}));
     EXPECT_FALSE(job->wait_layer(7, 0.01));
-    job->layer_landed(0);
+    job->layers_landed(0, 1);
     EXPECT_EQ(done(), (std::vector<bool>{true, false, false}));
-    job->layer_landed(1);
+    job->layers_landed(1, 2);
     EXPECT_EQ(done(), (std::vector<bool>{true, true, true}));
     EXPECT_TRUE(job->wait_layer(7, 0.0));
     EXPECT_FALSE(job->done());
@@ -57,7 +57,7 @@ TEST(CopyJob, CountersChangeBeforeTheEndIsSeen) {
         EXPECT_EQ(counters->totals().bytes, 200);
     });
     job->start();
-    job->layer_landed(0);
+    job->layers_landed(0, 1);
     job->finish(std::nullopt, 2);
     waiter.join();
     EXPECT_EQ(job->pages_copied(), 2);

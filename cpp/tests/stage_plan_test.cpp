@@ -40,27 +40,6 @@ TEST(StagePlan, WholeRecordsAreTilesOfPages) {
               (Tiles{{0, 4, 0, 0, 2, false}, {0, 4, 0, 2, 2, false}, {0, 4, 0, 4, 1, true}}));
 }
 
-TEST(StagePlan, GroupsGrowSoThatTheFirstLayersLandEarly) {
-    const PoolFormat format(1, 12, {{"kv", 10, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}}});
-    const auto geometry = geometry_of("page_first", format);
-    std::vector<int> layers(12);
-    for (int i = 0; i < 12; ++i)
-        layers[static_cast<size_t>(i)] = i;
-    const auto order = order_of({3}, {5}, layers, 120);
-    std::vector<int> sizes;
-    for (const StageTile& tile : stage_tiles(geometry, order, 1000, 4))
-        sizes.push_back(tile.layers());
-    EXPECT_EQ(sizes, (std::vector<int>{1, 1, 2, 4, 4}));
-    EXPECT_EQ(stage_tiles(geometry, order, 1000, 12).size(), 1u);
-}
-
-TEST(StagePlan, OnlyNeighboursOfTheOrderShareAGroup) {
-    const auto geometry = geometry_of("page_first");
-    const auto order = order_of({1}, {1}, {2, 0, 1}, kRecord);
-    EXPECT_EQ(stage_tiles(geometry, order, 10 * kRecord, 3),
-              (Tiles{{2, 3, 0, 0, 1, true}, {0, 2, 1, 0, 1, true}}));
-}
-
 TEST(StagePlan, AGroupThatDoesNotFitABayIsCut) {
     const auto geometry = geometry_of("page_first");
     const auto order = order_of({1, 3}, {1, 2}, {0, 1, 2, 3}, kRecord);
@@ -90,8 +69,9 @@ TEST(StagePlan, NoPagesNoTiles) {
 int64_t place_in_bay(const CopyGeometry& geometry, const StageTile& tile, int layer, int64_t page) {
     const int64_t before =
         geometry.entry(layer).in_record - geometry.entry(tile.first_layer).in_record;
-    return geometry.host_records() ? page * tile_page_bytes(geometry, tile) + before
-                                   : tile.pages * before + page * geometry.entry(layer).bytes;
+    return geometry.host_records()
+               ? page * geometry.page_bytes(tile.first_layer, tile.last_layer) + before
+               : tile.pages * before + page * geometry.entry(layer).bytes;
 }
 
 TEST(StagePlan, EveryByteOfEveryPageGoesThroughItsPlaceOnce) {
@@ -120,8 +100,8 @@ TEST(StagePlan, EveryByteOfEveryPageGoesThroughItsPlaceOnce) {
         int positions = 0;
         for (const StageTile& tile : stage_tiles(geometry, order, bay_bytes, group)) {
             ASSERT_LE(tile.layers(), std::max(group, 1));
-            ASSERT_LE(tile.pages * tile_page_bytes(geometry, tile),
-                      std::max(bay_bytes, tile_page_bytes(geometry, tile)));
+            ASSERT_LE(tile.pages * geometry.page_bytes(tile.first_layer, tile.last_layer),
+                      std::max(bay_bytes, geometry.page_bytes(tile.first_layer, tile.last_layer)));
             if (tile.first_page == 0) {
                 ASSERT_EQ(tile.first_position, positions);
                 positions += tile.layers();

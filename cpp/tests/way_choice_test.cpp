@@ -70,10 +70,25 @@ TEST(WayChoice, ManyPagesAreStaged) {
     for (const char* layout : {"page_first", "layer_first"}) {
         const auto geometry = geometry_of(layout);
         for (const int64_t run : {1, 64}) {
-            EXPECT_EQ(choose(geometry, copy_of(512, run, Direction::kHostToDevice, true)).way,
-                      Way::kStaged);
-            EXPECT_EQ(choose(geometry, copy_of(512, run, Direction::kDeviceToHost, false)).way,
-                      Way::kStaged);
+            for (const bool layerwise : {false, true}) {
+                const auto order = copy_of(512, run, Direction::kHostToDevice, layerwise);
+                EXPECT_EQ(choose(geometry, order).way, Way::kStaged);
+            }
+        }
+    }
+    const auto save = copy_of(512, 1, Direction::kDeviceToHost, false);
+    EXPECT_EQ(choose(geometry_of("page_first"), save).way, Way::kStaged);
+}
+
+TEST(WayChoice, FewPagesAreNotWorthTheWayThroughTheRing) {
+    for (const char* layout : {"page_first", "layer_first"}) {
+        const auto geometry = geometry_of(layout);
+        for (const bool layerwise : {false, true}) {
+            for (const Direction direction : kDirections) {
+                const auto choice = choose(geometry, copy_of(8, 1, direction, layerwise));
+                EXPECT_EQ(choice.way, Way::kKernel);
+                EXPECT_GT(choice.group_layers, 1);
+            }
         }
     }
 }
@@ -95,8 +110,7 @@ TEST(WayChoice, BesideAModelThatFillsTheGpuOnlyCopyEnginesWork) {
 TEST(WayChoice, LayersThatAreAwaitedLandInSmallGroupsAndOthersTogether) {
     const auto geometry = geometry_of("page_first");
     EXPECT_LE(choose(geometry, copy_of(512, 1, Direction::kHostToDevice, true)).group_layers, 8);
-    EXPECT_EQ(choose(geometry, copy_of(512, 1, Direction::kHostToDevice, false)).group_layers,
-              kLayers);
+    EXPECT_GE(choose(geometry, copy_of(512, 1, Direction::kHostToDevice, false)).group_layers, 16);
 }
 
 TEST(WayChoice, APageThatIsOneBlockOnBothSidesIsOneCopy) {
@@ -151,7 +165,9 @@ TEST(WayChoice, EstimatesAddUp) {
             for (const Direction direction : kDirections) {
                 const auto order = copy_of(count, 1, direction, true);
                 for (const WayChoice choice : {WayChoice{Way::kDirect, 1},
+                                               {Way::kDirect, 8},
                                                {Way::kKernel, 1},
+                                               {Way::kKernel, kLayers},
                                                {Way::kStaged, 1},
                                                {Way::kStaged, 8},
                                                {Way::kStaged, kLayers}}) {

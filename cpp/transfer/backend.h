@@ -27,7 +27,7 @@ class Backend {
     // std::runtime_error for a stream that is being captured into a graph.
     [[nodiscard]] virtual FencePtr record(uintptr_t stream) = 0;
 
-    // Queues a copy. The backend calls the job's start(), layer_landed() and finish().
+    // Queues a copy. The backend calls the job's start(), layers_landed() and finish().
     virtual void submit(std::shared_ptr<CopyJob> job) = 0;
 
     // While a direction is held, its copies that have not started stay in flight. Counted.

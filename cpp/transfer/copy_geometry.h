@@ -60,6 +60,11 @@ class CopyGeometry {
     [[nodiscard]] const std::vector<Segment>& segments(int layer) const { return layers_[layer]; }
 
     [[nodiscard]] const HostEntry& entry(int layer) const { return entries_[layer]; }
+    // Bytes of a page in layers [first, last). Requires: first < last.
+    [[nodiscard]] int64_t page_bytes(int first, int last) const {
+        const HostEntry& end = entries_[last - 1];
+        return end.in_record + end.bytes - entries_[first].in_record;
+    }
     // Whether the entries of a page lie side by side in the host pool, in the order of the layers.
     [[nodiscard]] bool host_records() const { return host_records_; }
 

@@ -1,5 +1,6 @@
 #include "transfer/copy_job.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -31,16 +32,16 @@ void CopyJob::start() {
     started_ = now();
 }
 
-void CopyJob::layer_landed(int position) {
+void CopyJob::layers_landed(int first, int last) {
     {
         std::lock_guard lock(mutex_);
-        landed_[position] = true;
+        std::fill(landed_.begin() + first, landed_.begin() + last, true);
         int reached = in_order_.load(std::memory_order_relaxed);
         while (reached < static_cast<int>(landed_.size()) && landed_[reached])
             ++reached;
         in_order_.store(reached, std::memory_order_release);
     }
-    changed_.notify_all();
+    landed_changed_.notify_all();
 }
 
 void CopyJob::finish(std::optional<std::string> error, int64_t pages_copied) {
@@ -52,7 +53,8 @@ void CopyJob::finish(std::optional<std::string> error, int64_t pages_copied) {
         seconds_ = started_ > 0 ? now() - started_ : 0;
         done_.store(true, std::memory_order_release);
     }
-    changed_.notify_all();
+    done_changed_.notify_all();
+    landed_changed_.notify_all();
 }
 
 std::optional<std::string> CopyJob::error() const {
@@ -63,7 +65,7 @@ bool CopyJob::wait(Timeout timeout) {
     if (done()) return true;
     process_.require_same("ticket");
     std::unique_lock lock(mutex_);
-    return wait_until_ready(changed_, lock, timeout, [this] { return done(); });
+    return wait_until_ready(done_changed_, lock, timeout, [this] { return done(); });
 }
 
 int CopyJob::position_of(int layer) const {
@@ -87,7 +89,7 @@ bool CopyJob::wait_layer(int layer, Timeout timeout) {
     if (position < 0 || position_done(position) || done()) return true;
     process_.require_same("ticket");
     std::unique_lock lock(mutex_);
-    return wait_until_ready(changed_, lock, timeout,
+    return wait_until_ready(landed_changed_, lock, timeout,
                             [&] { return position_done(position) || done(); });
 }
 

@@ -1,6 +1,6 @@
 // One submitted copy: what is to be copied, fixed at submission, and how far it has come.
 //
-// A backend reads the first part and reports through layer_landed() and finish(); tickets read the
+// A backend reads the first part and reports through layers_landed() and finish(); tickets read the
 // second part. Thread-safe.
 #pragma once
 
@@ -48,8 +48,8 @@ class CopyJob {
     // How device streams wait for layers. Requires: called before a ticket of the job exists.
     void set_gate(std::shared_ptr<StreamGate> gate) { gate_ = std::move(gate); }
     void start();
-    // The bytes of order().layers[position] are in place. In any order, once each.
-    void layer_landed(int position);
+    // The bytes of order().layers at positions [first, last) are in place. In any order, once each.
+    void layers_landed(int first, int last);
     // The copy has ended. error: why it failed. The counters change before anyone can see the end.
     void finish(std::optional<std::string> error, int64_t pages_copied);
 
@@ -78,9 +78,10 @@ class CopyJob {
     std::vector<int> positions_;  // by layer: place in order().layers, -1 = not part of the copy
 
     mutable std::mutex mutex_;
-    std::condition_variable changed_;
-    std::vector<bool> landed_;      // by position
-    std::atomic<int> in_order_{0};  // positions [0, in_order) have landed
+    std::condition_variable landed_changed_;
+    std::condition_variable done_changed_;  // of its own: layers do not wake who waits for the end
+    std::vector<bool> landed_;              // by position
+    std::atomic<int> in_order_{0};          // positions [0, in_order) have landed
     std::atomic<bool> done_{false};
     std::optional<std::string> error_;  // set before done
     int64_t pages_copied_ = 0;

@@ -36,12 +36,13 @@ double CostCurve::seconds(int64_t bytes) const {
 
 std::shared_ptr<const LinkCurve> typical_link_curve() {
     constexpr double us = 1e-6;
-    const CostCurve kernel({{403'456, 13.4 * us}, {1'613'824, 37 * us}, {25'821'184, 521 * us}});
     static const auto curve = std::make_shared<const LinkCurve>(LinkCurve{{{
-        {CostCurve({{8'448, 0.19 * us}, {50'432, 0.96 * us}, {3'076'352, 57.0 * us}}),
-         CostCurve({{50'432, 4.5 * us}, {806'912, 18.1 * us}, {3'227'648, 62.7 * us}}), kernel},
-        {CostCurve({{8'448, 0.25 * us}, {50'432, 0.97 * us}, {3'076'352, 56.5 * us}}),
-         CostCurve({{50'432, 4.1 * us}, {806'912, 17.5 * us}, {3'227'648, 62.6 * us}}), kernel},
+        {CostCurve({{8'192, 0.9 * us}, {49'152, 0.92 * us}, {2'097'152, 38.7 * us}}),
+         CostCurve({{67'584, 4.0 * us}, {540'672, 18 * us}, {2'686'976, 54 * us}}),
+         CostCurve({{403'456, 12.6 * us}, {1'613'824, 36.3 * us}, {25'821'184, 508 * us}})},
+        {CostCurve({{8'192, 0.8 * us}, {49'152, 0.92 * us}, {2'097'152, 38.3 * us}}),
+         CostCurve({{67'584, 3.6 * us}, {540'672, 15 * us}, {2'686'976, 54 * us}}),
+         CostCurve({{403'456, 10.6 * us}, {1'613'824, 34.0 * us}, {25'821'184, 497 * us}})},
     }}});
     return curve;
 }

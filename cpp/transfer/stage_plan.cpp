@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "transfer/layer_groups.h"
+
 namespace hicache {
 namespace {
 
@@ -9,23 +11,6 @@ namespace {
 // the first one is cut out and the last one is spread.
 constexpr int64_t kTiles = 8;
 constexpr int64_t kSmallestTile = int64_t{1} << 20;
-
-int64_t bytes_of_layers(const CopyGeometry& geometry, int first, int last) {
-    const HostEntry& end = geometry.entry(last - 1);
-    return end.in_record + end.bytes - geometry.entry(first).in_record;
-}
-
-// How many layers from that position on are neighbours, `most` at most, and fit a bay.
-int group_at(const CopyGeometry& geometry, const std::vector<int>& layers, size_t position,
-             int most, int64_t bay_bytes) {
-    const int first = layers[position];
-    int count = 1;
-    while (count < most && position + count < layers.size() &&
-           layers[position + count] == first + count &&
-           bytes_of_layers(geometry, first, first + count + 1) <= bay_bytes)
-        ++count;
-    return count;
-}
 
 // Pages of each tile of a group: equally many, about tile_bytes, at most what a bay holds.
 int64_t pages_of_tile(int64_t pages, int64_t bytes, int64_t tile_bytes, int64_t bay_bytes) {
@@ -60,24 +45,15 @@ std::vector<StageTile> stage_tiles(const CopyGeometry& geometry, const CopyOrder
     if (pages == 0) return tiles;
     const int64_t tile_bytes = std::clamp(pages * order.page_bytes / kTiles,
                                           std::min(kSmallestTile, bay_bytes), bay_bytes);
-    int most = group_layers < static_cast<int>(order.layers.size()) ? 1 : group_layers;
-    for (size_t position = 0; position < order.layers.size();) {
-        const int count = group_at(geometry, order.layers, position, most, bay_bytes);
-        const int first = order.layers[position];
-        const int64_t bytes = bytes_of_layers(geometry, first, first + count);
+    for (const LayerGroup& group : layer_groups(geometry, order, group_layers, bay_bytes)) {
+        const int64_t bytes = geometry.page_bytes(group.first_layer, group.last_layer);
         const int64_t room = pages_of_tile(pages, bytes, tile_bytes, bay_bytes);
         for (int64_t page = 0; page < pages; page += room) {
-            tiles.push_back({first, first + count, static_cast<int>(position), page,
+            tiles.push_back({group.first_layer, group.last_layer, group.first_position, page,
                              std::min(room, pages - page), page + room >= pages});
         }
-        if (position > 0) most = std::min(2 * most, group_layers);
-        position += static_cast<size_t>(count);
     }
     return tiles;
-}
-
-int64_t tile_page_bytes(const CopyGeometry& geometry, const StageTile& tile) {
-    return bytes_of_layers(geometry, tile.first_layer, tile.last_layer);
 }
 
 void append_tile_blocks(const CopyGeometry& geometry, const CopyPlan& plan, const StageTile& tile,
@@ -94,7 +70,8 @@ void append_tile_blocks(const CopyGeometry& geometry, const CopyPlan& plan, cons
         });
     };
     if (geometry.host_records()) {
-        add(geometry.entry(tile.first_layer), tile_page_bytes(geometry, tile));
+        add(geometry.entry(tile.first_layer),
+            geometry.page_bytes(tile.first_layer, tile.last_layer));
         return;
     }
     for (int layer = tile.first_layer; layer < tile.last_layer; ++layer)

@@ -28,15 +28,11 @@ struct StageTile {
     [[nodiscard]] int layers() const { return last_layer - first_layer; }
 };
 
-// The tiles of a copy, in the order they are to be moved. group_layers: at most so many layers land
-// together, > 0. Where these are not all, the first groups are smaller, so that the first layers
-// land early. Requires: every layer's entry fits a bay.
+// The tiles of a copy, in the order they are to be moved: those of each of its layer_groups().
+// Requires: every layer's entry fits a bay.
 [[nodiscard]] std::vector<StageTile> stage_tiles(const CopyGeometry& geometry,
                                                  const CopyOrder& order, int64_t bay_bytes,
                                                  int group_layers);
-
-// Bytes of one page of the tile's layers.
-[[nodiscard]] int64_t tile_page_bytes(const CopyGeometry& geometry, const StageTile& tile);
 
 // Appends the tile's pieces between the host pool and a bay at that address: neighbours in the
 // host pool are one piece, wherever they go on the device.

@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "transfer/layer_groups.h"
 #include "transfer/stage_plan.h"
 
 namespace hicache {
@@ -23,14 +24,21 @@ constexpr std::array<Beside, kWays> kBeside{{
 }};
 // A slower model is felt by all running requests, a slower copy by the one that waits for it.
 constexpr double kModelWeight = 8;
+// A model that computes waits for layers that come late. One that has not begun may compute slower
+// than layers land.
+constexpr double kIdleStepWeight = 0.5;
 // A core that queues copies does nothing else meanwhile.
-constexpr double kQueueingWeight = 0.05;
-constexpr double kQueuePiece = 0.5e-6;    // seconds to queue a piece of a batch
+constexpr double kQueueingWeight = 0.02;
+constexpr double kQueuePiece = 0.8e-6;    // seconds to queue a piece of a batch
 constexpr double kQueueOperation = 4e-6;  // a copy, a launch, a batch with its events
+constexpr double kBatchGap = 3e-6;        // the link rests between two batches
+constexpr int64_t kLongestBatch = 256;    // pieces
 // The last tile of a load still goes from the ring to its pages when the link has nothing more to
 // do; a save's first one has to be in the ring before the link has anything to do.
-constexpr double kDeviceRate = 90e9;  // bytes a second of that kernel
-constexpr double kHandOver = 15e-6;
+constexpr double kDeviceRate = 130e9;      // bytes a second of that kernel
+constexpr double kThroughTheRing = 60e-6;  // longer than without a ring, from an idle link
+// A few processors of many belong to the copy while its kernels run.
+constexpr double kProcessorWeight = 0.03;
 
 int all_layers(const CopyOrder& order) {
     return static_cast<int>(order.layers.size());
@@ -83,15 +91,35 @@ Operations operations(const RecordPart& part, const CopyPlan& plan) {
     return {plan.num_pages() * (rectangles ? 1 : part.layers), !rectangles};
 }
 
-void add(CopyEstimate& estimate, const LinkCosts& costs, Operations operations, int64_t bytes) {
-    if (bytes == 0) return;
-    const CostCurve& curve = operations.pieces ? costs.piece : costs.rectangle;
-    const auto count = static_cast<double>(operations.count);
-    estimate.total += count * curve.seconds(bytes / operations.count);
-    estimate.queueing += count * (operations.pieces ? kQueuePiece : kQueueOperation);
-}
+// What is queued at once: the pieces go in batches.
+class QueuedAtOnce {
+  public:
+    QueuedAtOnce(const LinkCosts& costs, CopyEstimate& estimate)
+        : costs_(costs), estimate_(estimate) {}
+    ~QueuedAtOnce() {
+        const int64_t batches = (pieces_ + kLongestBatch - 1) / kLongestBatch;
+        estimate_.total += kBatchGap * static_cast<double>(batches);
+        estimate_.queueing += kQueueOperation;  // the event behind them
+    }
+    QueuedAtOnce(const QueuedAtOnce&) = delete;
+    QueuedAtOnce& operator=(const QueuedAtOnce&) = delete;
 
-// A layer, or a group of them, has landed. landed: when the one before had.
+    void add(Operations operations, int64_t bytes) {
+        if (bytes == 0) return;
+        const CostCurve& curve = operations.pieces ? costs_.piece : costs_.rectangle;
+        const auto count = static_cast<double>(operations.count);
+        estimate_.total += count * curve.seconds(bytes / operations.count);
+        estimate_.queueing += count * (operations.pieces ? kQueuePiece : kQueueOperation);
+        if (operations.pieces) pieces_ += operations.count;
+    }
+
+  private:
+    const LinkCosts& costs_;
+    CopyEstimate& estimate_;
+    int64_t pieces_ = 0;
+};
+
+// A group of layers has landed. landed: when the one before had.
 void end_step(CopyEstimate& estimate, double& landed) {
     estimate.step = std::max(estimate.step, estimate.total - landed);
     landed = estimate.total;
@@ -102,32 +130,40 @@ CopyEstimate estimate_direct(const CopyGeometry& geometry, const CopyOrder& orde
     CopyEstimate result;
     const int64_t pages = order.plan.num_pages();
     if (geometry.whole_records(order.layers.size(), choice.group_layers)) {
-        for (const RecordPart& part : geometry.record()) {
-            add(result, costs, operations(part, order.plan), part.width * part.layers * pages);
+        {
+            QueuedAtOnce queued(costs, result);
+            for (const RecordPart& part : geometry.record())
+                queued.add(operations(part, order.plan), part.width * part.layers * pages);
         }
         result.step = result.total;
         return result;
     }
     double landed = 0;
-    for (const int layer : order.layers) {
-        for (const Segment& segment : geometry.segments(layer))
-            add(result, costs, operations(segment, order.plan), segment.page_bytes() * pages);
-        result.queueing += kQueueOperation;
+    for (const LayerGroup& group : layer_groups(geometry, order, choice.group_layers)) {
+        {
+            QueuedAtOnce queued(costs, result);
+            for (int layer = group.first_layer; layer < group.last_layer; ++layer) {
+                for (const Segment& segment : geometry.segments(layer))
+                    queued.add(operations(segment, order.plan), segment.page_bytes() * pages);
+            }
+        }
         end_step(result, landed);
     }
     return result;
 }
 
 CopyEstimate estimate_kernel(const CopyGeometry& geometry, const CopyOrder& order,
-                             const LinkCosts& costs) {
+                             const LinkCosts& costs, WayChoice choice) {
     CopyEstimate result;
     double landed = 0;
-    for (const int layer : order.layers) {
-        const int64_t bytes = geometry.entry(layer).bytes * order.plan.num_pages();
+    for (const LayerGroup& group : layer_groups(geometry, order, choice.group_layers)) {
+        const int64_t bytes =
+            geometry.page_bytes(group.first_layer, group.last_layer) * order.plan.num_pages();
         if (bytes > 0) result.total += costs.kernel.seconds(bytes);
         result.queueing += kQueueOperation;
         end_step(result, landed);
     }
+    result.processors = result.total;
     return result;
 }
 
@@ -139,35 +175,38 @@ CopyEstimate estimate_staged(const CopyGeometry& geometry, const CopyOrder& orde
     double edge_bytes = 0;  // of that tile
     double landed = 0;
     for (const StageTile& tile : stage_tiles(geometry, order, bay_bytes, choice.group_layers)) {
-        const int64_t bytes = tile_page_bytes(geometry, tile) * tile.pages;
+        const int64_t of_page = geometry.page_bytes(tile.first_layer, tile.last_layer);
+        const int64_t bytes = of_page * tile.pages;
         if (edge_bytes == 0 || order.direction == Direction::kHostToDevice)
             edge_bytes = static_cast<double>(bytes);
-        result.queueing += 3 * kQueueOperation;
+        result.queueing += 2 * kQueueOperation;
         if (bytes > 0) {
             // Whole entries of neighbours are one piece; a part of a record is one a page.
-            const bool neighbours =
-                geometry.entry(tile.first_layer).stride == tile_page_bytes(geometry, tile);
+            const bool neighbours = geometry.entry(tile.first_layer).stride == of_page;
             const bool by_page = geometry.host_records();
             const int64_t a_layer =
                 neighbours || !by_page ? (runs * tile.pages + pages - 1) / pages : tile.pages;
-            add(result, costs, {by_page ? a_layer : a_layer * tile.layers(), true}, bytes);
+            QueuedAtOnce queued(costs, result);
+            queued.add({by_page ? a_layer : a_layer * tile.layers(), true}, bytes);
         }
         if (tile.last) end_step(result, landed);
     }
-    const double spread = edge_bytes / kDeviceRate + kHandOver;
+    result.processors = static_cast<double>(pages * order.page_bytes) / kDeviceRate;
+    const double spread = edge_bytes / kDeviceRate + kThroughTheRing;
     result.total += spread;
     result.step += spread;
     return result;
 }
 
 double weigh(const CopyOrder& order, WayChoice choice, const CopyEstimate& estimate) {
-    double cost = estimate.total + (order.layerwise ? estimate.step : 0);
+    double cost = estimate.total;
+    if (order.layerwise) cost += estimate.step * (order.beside_compute ? 1 : kIdleStepWeight);
     if (order.beside_compute) {
         const Beside& beside = kBeside[static_cast<size_t>(choice.way)];
         cost /= beside.speed;
         cost *= 1 + kModelWeight * beside.models_loss[static_cast<size_t>(index(order.direction))];
     }
-    return cost + kQueueingWeight * estimate.queueing;
+    return cost + kQueueingWeight * estimate.queueing + kProcessorWeight * estimate.processors;
 }
 
 bool possible(Way way, const WayLimits& limits) {
@@ -182,20 +221,15 @@ bool possible(Way way, const WayLimits& limits) {
     return false;
 }
 
-std::vector<WayChoice> choices(const CopyGeometry& geometry, const CopyOrder& order,
-                               const WayLimits& limits) {
+std::vector<WayChoice> choices(const CopyOrder& order, const WayLimits& limits) {
     std::vector<WayChoice> found;
     const int all = all_layers(order);
     const bool bound = limits.asked && possible(*limits.asked, limits);
     for (const Way way : kAllWays) {
         if (!possible(way, limits) || (bound && way != *limits.asked)) continue;
-        found.push_back({way, 1});
-        if (way == Way::kDirect && all > 1 && geometry.whole_records(order.layers.size(), all))
-            found.push_back({way, all});
-        for (int group = 1; way == Way::kStaged && group < all;) {
-            group = std::min(2 * group, all);
+        for (int group = 1; group < all; group *= 4)
             found.push_back({way, group});
-        }
+        found.push_back({way, all});
     }
     return found;
 }
@@ -211,7 +245,7 @@ CopyEstimate estimate(const CopyGeometry& geometry, const CopyOrder& order, cons
             result = estimate_direct(geometry, order, costs, choice);
             break;
         case Way::kKernel:
-            result = estimate_kernel(geometry, order, costs);
+            result = estimate_kernel(geometry, order, costs, choice);
             break;
         case Way::kStaged:
             result = estimate_staged(geometry, order, costs, bay_bytes, choice);
@@ -223,7 +257,7 @@ CopyEstimate estimate(const CopyGeometry& geometry, const CopyOrder& order, cons
 
 WayChoice choose_way(const CopyGeometry& geometry, const CopyOrder& order, const LinkCurve& curve,
                      const WayLimits& limits) {
-    const std::vector<WayChoice> found = choices(geometry, order, limits);
+    const std::vector<WayChoice> found = choices(order, limits);
     WayChoice best = found.front();
     double least = std::numeric_limits<double>::infinity();
     for (const WayChoice choice : found) {

@@ -28,17 +28,19 @@ struct WayLimits {
 };
 
 struct CopyEstimate {
-    double total = 0;     // seconds until all has landed
-    double step = 0;      // longest time between two landings of layers, or until the first
-    double queueing = 0;  // of the thread that queues it
+    double total = 0;       // seconds until all has landed
+    double step = 0;        // longest time between two landings of layers, or until the first
+    double queueing = 0;    // of the thread that queues it
+    double processors = 0;  // while kernels of the copy have processors of the GPU
 };
 
 // What the copy takes that way. Requires: the way is possible.
 [[nodiscard]] CopyEstimate estimate(const CopyGeometry& geometry, const CopyOrder& order,
                                     const LinkCurve& curve, int64_t bay_bytes, WayChoice choice);
 
-// Weighs the time to the end; the longest wait for a layer, if they are awaited one by one; and,
-// while the model computes, what it loses. Requires: the copy has pages.
+// Weighs the time to the end; the longest wait for a layer, if they are awaited one by one; what
+// the copy takes of the host and of the GPU; and, while the model computes, what it loses.
+// Requires: the copy has pages.
 [[nodiscard]] WayChoice choose_way(const CopyGeometry& geometry, const CopyOrder& order,
                                    const LinkCurve& curve, const WayLimits& limits);
 

@@ -185,7 +185,7 @@ def full_queues() -> None:
     options = {"io_backend": "staged", "staging_bytes": 1}
     with Pools(fmt, 2 * pages, 2 * pages, **options) as pools:
         mirror = Mirror(pools)
-        cuda_works()
+        torch.ones(10, device="cuda").add_(1)  # loading a kernel waits for all that is queued
         front, back = range(pages), range(pages, 2 * pages)
         for turn in range(3):
             with testing.hold(pools.engine, "h2d"):

@@ -54,7 +54,7 @@ bool PiecedCopy::work(const CopyGeometry& geometry, std::byte* host) {
         const int64_t position = piece / pieces_per_layer_;
         if (missing_of_layer_[position].fetch_sub(1, std::memory_order_acq_rel) == 1 &&
             !job_->order().fails) {
-            job_->layer_landed(static_cast<int>(position));
+            job_->layers_landed(static_cast<int>(position), static_cast<int>(position) + 1);
         }
         copied_last |= missing_.fetch_sub(1, std::memory_order_acq_rel) == 1;
     }

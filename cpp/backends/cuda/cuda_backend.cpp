@@ -144,7 +144,7 @@ class CudaBackend : public Backend {
         if (pool_.device_address() != 0) {
             limits.kernel = true;
             ways[static_cast<size_t>(Way::kKernel)] = std::make_unique<KernelWay>(
-                *setup.geometry, pool_.device_address(), blocks, shared_.events);
+                setup.geometry, pool_.device_address(), blocks, shared_.events);
             if (auto ring = make_ring()) {
                 limits.bay_bytes = ring->bay_bytes();
                 ways[static_cast<size_t>(Way::kStaged)] =

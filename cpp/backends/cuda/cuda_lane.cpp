@@ -201,9 +201,8 @@ void CudaLane::wait_landed(Queued& copy) {
             const auto layers = static_cast<int>(order.layers.size());
             for (int position = 0; position < layers;) {
                 const int next = copy.gate->wait_landed(position);
-                for (; position < next; ++position) {
-                    if (!order.fails) copy.job->layer_landed(position);
-                }
+                if (!order.fails) copy.job->layers_landed(position, next);
+                position = next;
             }
         }
     } catch (const std::exception& failure) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "transfer/block_plan.h"
+#include "transfer/layer_groups.h"
 
 namespace hicache::cuda {
 
@@ -14,24 +15,28 @@ void DirectWay::queue(const CopyOrder& order, int group_layers, cudaStream_t str
                       LayerGate& gate, std::shared_ptr<void>& /*held*/) {
     if (!limit_) limit_.emplace(events_, stream);
     std::vector<Block> blocks;
-    const auto layers = static_cast<int>(order.layers.size());
     if (geometry_->whole_records(order.layers.size(), group_layers)) {
         for (const PageRun& run : order.plan.runs()) {
             for (const RecordPart& part : geometry_->record())
                 append_blocks(part, run, blocks);
         }
         engine_.queue(blocks, order.direction, stream, *limit_);
-        gate.layers_queued(0, layers, stream);
+        gate.layers_queued(0, static_cast<int>(order.layers.size()), stream);
         return;
     }
-    for (int position = 0; position < layers; ++position) {
+    for (const LayerGroup& group : layer_groups(*geometry_, order, group_layers)) {
         blocks.clear();
-        for (const Segment& segment : geometry_->segments(order.layers[position])) {
-            for (const PageRun& run : order.plan.runs())
-                append_blocks(segment, run, blocks);
+        for (int layer = group.first_layer; layer < group.last_layer; ++layer) {
+            for (const Segment& segment : geometry_->segments(layer)) {
+                for (const PageRun& run : order.plan.runs())
+                    append_blocks(segment, run, blocks);
+                if (blocks.size() < size_t{QueueLimit::kStep}) continue;
+                engine_.queue(blocks, order.direction, stream, *limit_);
+                blocks.clear();
+            }
         }
         engine_.queue(blocks, order.direction, stream, *limit_);
-        gate.layers_queued(position, position + 1, stream);
+        gate.layers_queued(group.first_position, group.first_position + group.layers(), stream);
         limit_->queued(1);
     }
 }

@@ -1,7 +1,7 @@
 // Copies by copy engine, straight between host pool and pages: they cost the model no processor
 // time.
 //
-// Layer by layer, neighbouring pages merged. Or whole records, where host records are contiguous
+// Groups of layers, neighbouring pages merged. Or whole records, where host records are contiguous
 // and the device's layers lie equally far apart: a page that is one block of bytes on both sides
 // moves as one, else as a rectangle of all its layers; all layers land together then.
 #pragma once

@@ -35,7 +35,7 @@ void PooledEvent::wait(const char* what) const {
         static_cast<void>(cudaGetLastError());
         const Clock::duration waited = Clock::now() - started;
         std::this_thread::sleep_for(
-            std::clamp<Clock::duration>(waited / 16, microseconds(5), microseconds(50)));
+            std::clamp<Clock::duration>(waited / 32, microseconds(4), microseconds(50)));
     }
 }
 

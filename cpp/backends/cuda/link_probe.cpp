@@ -104,12 +104,12 @@ class LinkProbe {
     // Scattered in host memory, side by side on the device, in batches of a bay.
     CostCurve pieces(Direction direction) {
         std::vector<CostPoint> points;
-        for (const int64_t bytes : {int64_t{8} << 10, int64_t{32} << 10, int64_t{128} << 10,
-                                    int64_t{512} << 10, int64_t{2} << 20}) {
-            const std::vector<int64_t> order = shuffled(kScratch / bytes);
+        for (const int64_t bytes : {int64_t{8} << 10, int64_t{32} << 10, int64_t{48} << 10,
+                                    int64_t{128} << 10, int64_t{512} << 10, int64_t{2} << 20}) {
             const int64_t batch = kBay / bytes;
+            const std::vector<int64_t> order = shuffled(kScratch / kBay * batch);
             std::vector<std::vector<Block>> batches;
-            for (int64_t i = 0; i < kScratch / bytes; ++i) {
+            for (int64_t i = 0; i < std::ssize(order); ++i) {
                 if (i % batch == 0) batches.emplace_back();
                 batches.back().push_back({order[static_cast<size_t>(i)] * bytes,
                                           device_address() + static_cast<uint64_t>(i * bytes),
@@ -120,17 +120,21 @@ class LinkProbe {
         return CostCurve(points);
     }
 
+    // A row is what a layer holds of a page, and lies far from the next one on the device. Lengths
+    // that are no power of two take longer, so those of real formats are measured.
     CostCurve rectangles(Direction direction) {
+        constexpr int64_t kDevicePitch = kScratch / kRows;
         std::vector<CostPoint> points;
-        for (const int64_t bytes : {int64_t{64} << 10, int64_t{512} << 10, int64_t{4} << 20}) {
-            const int64_t width = bytes / kRows;
-            const int64_t pitch = 2 * width;
+        for (const int64_t width : {1'056, 8'448, 41'984}) {
+            const int64_t bytes = kRows * width;
+            const int64_t host_pitch = 2 * width;
+            const int64_t count = kScratch / (host_pitch * kRows) / 2 * 2;
             std::vector<std::vector<Block>> batches(2);
-            for (const int64_t i : shuffled(kScratch / (pitch * kRows))) {
-                const bool first = std::ssize(batches[0]) * 2 * pitch * kRows < kScratch;
+            for (const int64_t i : shuffled(count)) {
+                const bool first = std::ssize(batches[0]) < count / 2;
                 batches[first ? 0 : 1].push_back(
-                    {i * pitch * kRows, device_address() + static_cast<uint64_t>(i * pitch * kRows),
-                     width, kRows, pitch, pitch});
+                    {i * host_pitch * kRows, device_address() + static_cast<uint64_t>(i * width),
+                     width, kRows, host_pitch, kDevicePitch});
             }
             add(points, bytes, each(direction, batches));
         }
@@ -162,10 +166,10 @@ class LinkProbe {
         for (const int64_t bytes : {int64_t{256} << 10, int64_t{2} << 20, int64_t{16} << 20}) {
             const int64_t launches = kScratch / bytes;
             const double all = stream_.seconds(launches, [&](int64_t i, cudaStream_t stream) {
-                require(
-                    move_layer(segment.get(), 1, table.get() + i * (bytes / kPage), bytes / kPage,
-                               direction == Direction::kHostToDevice, kBlocks, stream),
-                    "Launching the kernel");
+                require(move_segments(segment.get(), 1, table.get() + i * (bytes / kPage),
+                                      bytes / kPage, direction == Direction::kHostToDevice, kBlocks,
+                                      stream),
+                        "Launching the kernel");
             });
             add(points, bytes, all / static_cast<double>(launches - 1));
         }

@@ -16,9 +16,12 @@ struct KernelSegment {
     int64_t device_stride;
     int64_t row_stride;     // device rows
     int64_t units_of_row;   // a page is units_of_page / units_of_row rows; packed pages have one
-    int64_t units_of_page;  // contiguous on the other side
+    int64_t units_of_page;  // contiguous on the other side, kMostUnits at most
     int64_t unit;           // 16, 8, 4, 2 or 1
 };
+
+// The kernels count the units of a page in 32 bits.
+inline constexpr int64_t kMostUnits = (int64_t{1} << 31) - 1;
 
 struct PagePair {
     int64_t host;
@@ -51,8 +54,8 @@ cudaError_t load_kernels();
 
 // Moves `pages` pages of `segments` segments (both arrays in device memory) with at most `blocks`
 // blocks. Requires: to_device pages are named once; the device is current.
-cudaError_t move_layer(const KernelSegment* segments, int num_segments, const PagePair* pairs,
-                       int64_t pages, bool to_device, int blocks, cudaStream_t stream);
+cudaError_t move_segments(const KernelSegment* segments, int num_segments, const PagePair* pairs,
+                          int64_t pages, bool to_device, int blocks, cudaStream_t stream);
 
 // The same between a bay and the tile's pages; pairs: of the tile's first page on. entries: one
 // more than layers.

@@ -23,6 +23,14 @@ class Registrations {
         return *all;
     }
 
+    // Bytes of the chunk in which an engine has pinned memory from there on; nullopt if none has.
+    std::optional<int64_t> chunk_at(std::byte* begin) {
+        std::lock_guard lock(mutex_);
+        const auto chunk = users_.lower_bound({begin, 0});
+        if (chunk == users_.end() || chunk->first.first != begin) return std::nullopt;
+        return chunk->first.second;
+    }
+
     PinResult pin(std::byte* begin, int64_t bytes, std::string& text) {
         std::lock_guard lock(mutex_);
         if (const auto ours = users_.find({begin, bytes}); ours != users_.end()) {
@@ -64,7 +72,7 @@ class Registrations {
             if (chunk.first < begin + bytes && begin < chunk.first + chunk.second) {
                 bad_state("Another engine has pinned this host pool in chunks of ", chunk.second,
                           " bytes, this one asks for ", bytes,
-                          "; give both the same pin_chunk_bytes.");
+                          "; give both the same pin_chunk_bytes, or this one none.");
             }
         }
     }
@@ -101,7 +109,9 @@ PinnedPool::PinnedPool(int device, HostMemory host, const CopyOptions& options)
     : device_(device), host_(std::move(host)) {
     if (options.pinning == Pinning::kNever || host_.nbytes() == 0) return;
     const DeviceScope scope(device_);
-    const int64_t chunk = options.pin_chunk_bytes > 0 ? options.pin_chunk_bytes : kChunk;
+    const int64_t chunk = options.pin_chunk_bytes > 0
+                              ? options.pin_chunk_bytes
+                              : Registrations::all().chunk_at(host_.data()).value_or(kChunk);
     regions_.emplace(host_.data(), host_.nbytes(), chunk,
                      Registrar{[](std::byte* begin, int64_t bytes, std::string& text) {
                                    return Registrations::all().pin(begin, bytes, text);

@@ -54,7 +54,7 @@ void StagedWay::queue(const CopyOrder& order, int group_layers, cudaStream_t str
     held = table;
     if (loads) order_after_fences(order, link_);
     for (const StageTile& tile : stage_tiles(*geometry_, order, ring_->bay_bytes(), group_layers)) {
-        if (tile_page_bytes(*geometry_, tile) > 0) {
+        if (geometry_->page_bytes(tile.first_layer, tile.last_layer) > 0) {
             const PagePair* pairs = table->pairs() + tile.first_page;
             limit_->queued(kTileOperations);
             link_limit_->queued(kTileOperations);

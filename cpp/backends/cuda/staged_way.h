@@ -21,7 +21,8 @@ namespace hicache::cuda {
 class StagedWay : public CopyWay {
   public:
     // blocks: of the kernel, > 0. priority: of the copy engine's stream.
-    // Requires: the device is current. Throws: std::runtime_error if CUDA refuses.
+    // Requires: the device is current. Throws: std::runtime_error if CUDA refuses,
+    // std::invalid_argument as kernel_segment().
     StagedWay(std::shared_ptr<const CopyGeometry> geometry, CopyEngine engine,
               std::unique_ptr<StagingRing> ring, int blocks, int priority,
               std::shared_ptr<EventPool> events);

@@ -62,8 +62,8 @@ cudaError_t load_kernels() {
     return cudaSuccess;
 }
 
-cudaError_t move_layer(const KernelSegment* segments, int num_segments, const PagePair* pairs,
-                       int64_t pages, bool to_device, int blocks, cudaStream_t stream) {
+cudaError_t move_segments(const KernelSegment* segments, int num_segments, const PagePair* pairs,
+                          int64_t pages, bool to_device, int blocks, cudaStream_t stream) {
     if (blocks <= 0 || queueing_fails()) return with_error(cudaErrorInvalidValue);
     stream->queue([=] {
         for (const int64_t page : shuffled(pages)) {

@@ -24,6 +24,6 @@ GROUPS = {
 
 # For auto, with pages of 16 * (656 + 36) bytes and less in each of four layers, scattered and
 # awaited layer by layer: a kernel moves one page, a copy engine two, the ring of a MiB 200.
-TURNS = curve([(1, 1e-6), (2, 1e-6)], [(11_072, 1e-6), (11_328, 1e-3)])
+TURNS = curve([(1, 3e-6), (2, 3e-6)], [(11_072, 1e-6), (11_328, 1e-3)])
 TURN_PAGES = {"kernel": 1, "direct": 2, "staged": 200}
 TURN_RING = 1 << 20

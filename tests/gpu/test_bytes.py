@@ -55,6 +55,26 @@ def test_layers_that_are_named_are_copied_and_no_others(layout, way) -> None:
             assert all((v == GUARD).all() for (_, at), v in rest.items() if at in (1, 2, 4))
 
 
+@pytest.mark.parametrize("way", ["kernel", "staged"])
+@layouts
+@pytest.mark.parametrize("arrangement", ["layers", "padded"])
+def test_a_hundred_layers_at_once(arrangement, layout, way) -> None:
+    """More buffers of layers than a block of a kernel looks at together."""
+    fmt = format_of(656, layers=100)
+    with Pools(fmt, arrangement=arrangement, layout=layout, io_backend=way) as pools:
+        for page in HOST:
+            pools.fill_host(page, page)
+        assert pools.engine.load(HOST, DEVICE, layerwise=False).wait(30)
+        for host, device in zip(HOST, DEVICE, strict=True):
+            assert pools.device_holds(device, host)
+        assert pools.engine.save(DEVICE, HOST[::-1]).wait(30)
+        for host, page in zip(HOST[::-1], HOST, strict=True):
+            assert pools.host_holds(host, page)
+        for page in set(range(9)) - set(DEVICE):
+            assert pools.is_guard(page, "device")
+        assert pools.outside_is_guard()
+
+
 @ways
 def test_f33_no_pages_and_one_page(way) -> None:
     with Pools(format_of(656), 1, 1, io_backend=way) as pools:

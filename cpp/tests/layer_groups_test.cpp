@@ -51,7 +51,7 @@ TEST(LayerGroups, GrowSoThatTheFirstLayersLandEarly) {
 }
 
 TEST(LayerGroups, AreNotSmallerThanIsWorthwhile) {
-    const int64_t a_layer = int64_t{512} << 10;
+    const int64_t a_layer = int64_t{2} << 20;
     EXPECT_EQ(sizes(layer_groups(geometry(), order_of(all_layers(), kLayers * a_layer), 8)),
               (std::vector<int>{2, 4, 6}));
     EXPECT_EQ(sizes(layer_groups(geometry(), order_of(all_layers(), kLayers * a_layer), 1)),

@@ -5,7 +5,7 @@
 namespace hicache {
 namespace {
 
-constexpr int64_t kSmallestGroup = int64_t{1} << 20;  // bytes of all pages: some 20 us of a link
+constexpr int64_t kSmallestGroup = int64_t{4} << 20;  // bytes of all pages: some 80 us of a link
 
 // Layers of the first group of several.
 int first_layers(const CopyOrder& order) {

@@ -83,11 +83,32 @@ void CudaLane::submit(std::shared_ptr<CopyJob> job) {
     } catch (const std::exception& failure) {  // the copy has a number: it ends in its turn
         error = failure.what();
     }
-    {
-        std::lock_guard lock(shared_.mutex);
-        waiting_.push_back({std::move(job), std::move(gate), nullptr, nullptr, std::move(error)});
+    Lock lock(shared_.mutex);
+    const bool idle = waiting_.empty() && queued_.empty();
+    waiting_.push_back(
+        {std::move(job), std::move(gate), nullptr, nullptr, std::move(error), std::nullopt});
+    if (idle && queued_at_once(waiting_.front())) {
+        queue_first(lock, std::nullopt);
+        if (waiting_.empty() && !shared_.closing) return;
     }
+    lock.unlock();
     may_queue().notify_one();
+}
+
+bool CudaLane::queued_at_once(Queued& copy) const {
+    const CopyOrder& order = copy.job->order();
+    if (order.plan.num_pages() * order.page_bytes > kSmallCopy || !startable(*copy.job) ||
+        !host_fences(order).empty() || copy.error || shared_.closing)
+        return false;
+    const auto& setup = shared_.setup;
+    try {
+        copy.choice = choose(order);
+        return estimate(*setup.geometry, order, *setup.options.link_curve, limits_.bay_bytes,
+                        *copy.choice)
+                   .queueing <= kShortQueueing;
+    } catch (const std::exception&) {
+        return false;  // no memory; the other thread says so
+    }
 }
 
 void CudaLane::hold() {
@@ -119,27 +140,39 @@ void CudaLane::queue_copies() {
     const DeviceScope scope(shared_.device);
     Lock lock(shared_.mutex);
     for (;;) {
-        may_queue().wait(lock, [&] { return !waiting_.empty() || shared_.closing; });
+        may_queue().wait(lock,
+                         [&] { return waiting_.empty() ? shared_.closing.load() : !queueing_; });
         if (waiting_.empty()) break;
-        const Queued next = waiting_.front();
+        const std::shared_ptr<CopyJob> next = waiting_.front().job;
         lock.unlock();
         // At the end the host waits for all of them, so that it can give up.
-        const CopyOrder& order = next.job->order();
+        const CopyOrder& order = next->order();
         auto error = wait_for_fences(shared_.closing ? order.after : host_fences(order), [this] {
             return shared_.closing && std::chrono::steady_clock::now() >= shared_.fence_limit;
         });
         lock.lock();
-        may_queue().wait(lock, [&] { return startable(*next.job); });
-        lock.unlock();
-        next.job->start();
-        Queued queued = queue(next, std::move(error));
-        lock.lock();
-        waiting_.pop_front();
-        queued_.push_back(std::move(queued));
-        may_finish_.notify_one();
+        may_queue().wait(lock, [&] { return startable(*next); });
+        queue_first(lock, std::move(error));
     }
     all_queued_ = true;
     may_finish_.notify_one();
+}
+
+void CudaLane::queue_first(Lock& lock, std::optional<std::string> error) {
+    const Queued next = waiting_.front();
+    queueing_ = true;
+    lock.unlock();
+    next.job->start();
+    Queued queued = queue(next, std::move(error));
+    lock.lock();
+    queueing_ = false;
+    waiting_.pop_front();
+    queued_.push_back(std::move(queued));
+    may_finish_.notify_one();
+}
+
+WayChoice CudaLane::choose(const CopyOrder& order) const {
+    return choose_way(*shared_.setup.geometry, order, *shared_.setup.options.link_curve, limits_);
 }
 
 CopyWay& CudaLane::take(Way way) {
@@ -166,8 +199,7 @@ CudaLane::Queued CudaLane::queue(const Queued& waiting, std::optional<std::strin
     if (queued.error || order.plan.num_pages() == 0) return queued;
     try {
         order_after_fences(order, stream_);
-        const auto [way, group_layers] =
-            choose_way(*shared_.setup.geometry, order, *shared_.setup.options.link_curve, limits_);
+        const auto [way, group_layers] = waiting.choice ? *waiting.choice : choose(order);
         take(way).queue(order, group_layers, stream_, *queued.gate, queued.held);
     } catch (const std::exception& failure) {
         queued.error = failure.what();

@@ -4,6 +4,8 @@
 // Copies start in submission order. The first thread waits on the host for what CUDA does not know
 // (holds, copies of the other direction, fences of other backends); for events of the engine's
 // streams our stream waits on the device. Not more than kMostQueued copies are queued at a time.
+// A copy that is queued in no time, behind no other one, is queued by whoever submits it: to wake a
+// thread would take as long.
 #pragma once
 
 #include <array>
@@ -68,12 +70,17 @@ class CudaLane {
   private:
     static constexpr size_t kMostQueued = 16;
 
+    // Bytes and seconds of queueing up to which a copy is queued by whoever submits it.
+    static constexpr int64_t kSmallCopy = int64_t{64} << 20;
+    static constexpr double kShortQueueing = 50e-6;
+
     struct Queued {
         std::shared_ptr<CopyJob> job;
         std::shared_ptr<LayerGate> gate;
         std::shared_ptr<void> held;         // what the way needs until the end
         std::shared_ptr<PooledEvent> last;  // behind what was queued of a copy that failed
         std::optional<std::string> error;
+        std::optional<WayChoice> choice;  // none yet: queue() chooses
     };
     using Lock = std::unique_lock<std::mutex>;
 
@@ -81,7 +88,13 @@ class CudaLane {
         return shared_.may_queue[static_cast<size_t>(index(direction_))];
     }
     void queue_copies();
+    // Requires, the next three: the shared mutex is held.
     [[nodiscard]] bool startable(const CopyJob& job) const;
+    // Whether the copy, the only one of the direction, is to be queued right now.
+    [[nodiscard]] bool queued_at_once(Queued& copy) const;
+    // Queues the first of waiting_ without the lock. Requires: nobody else is queueing.
+    void queue_first(Lock& lock, std::optional<std::string> error);
+    [[nodiscard]] WayChoice choose(const CopyOrder& order) const;
     [[nodiscard]] Queued queue(const Queued& waiting, std::optional<std::string> error);
     void mark_end(Queued& copy) noexcept;
     [[nodiscard]] CopyWay& take(Way way);
@@ -96,7 +109,8 @@ class CudaLane {
     cudaStream_t stream_ = nullptr;
     CopyWay* way_ = nullptr;  // of the copy queued last
 
-    std::deque<Queued> waiting_;  // submitted, oldest first; the first may be on its way to queued_
+    std::deque<Queued> waiting_;  // submitted, oldest first
+    bool queueing_ = false;       // the first of them is on its way to queued_
     std::deque<Queued> queued_;   // on the stream
     // Changed under the shared mutex.
     const std::shared_ptr<std::atomic<int>> holds_ = std::make_shared<std::atomic<int>>(0);

@@ -58,10 +58,25 @@ TEST(CudaFailures, ACopyWithoutMemoryForItsFlagsEndsInItsTurn) {
 
 TEST(CudaFailures, ARefusedCallFailsItsCopyOnly) {
     TransferPools pools(on_cuda());
+    pools.engine().hold(kSave);
     fail_queueing_after(0);
     const Ticket save = pools.submit(kSave, {0, 2, 4, 6}, {0, 2, 4, 6});
+    pools.engine().release(kSave);
     ASSERT_TRUE(save.wait(60.0));
     EXPECT_TRUE(save.error());
+    fail_no_queueing();
+    expect_usable(pools);
+}
+
+TEST(CudaFailures, ARefusedCallFailsACopyThatTheCallerQueues) {
+    TransferPools pools(on_cuda());
+    fail_queueing_after(0, true);
+    const Ticket save = pools.submit(kSave, {0, 2, 4, 6}, {0, 2, 4, 6});
+    fail_queueing_after(0);
+    const Ticket load = pools.submit(kLoad, {1, 3}, {1, 3});  // on this thread again
+    ASSERT_TRUE(save.wait(60.0) && load.wait(60.0));
+    EXPECT_TRUE(save.error());
+    EXPECT_EQ(load.error(), std::nullopt);
     fail_no_queueing();
     expect_usable(pools);
 }
@@ -73,7 +88,9 @@ TEST(CudaFailures, AnotherEngineWithOtherChunksOfTheSamePoolIsRefused) {
     EXPECT_ERROR(pools.another_engine({.pin_chunk_bytes = 3000}), std::runtime_error,
                  "in chunks of 1000 bytes, this one asks for 3000");
     const auto same = pools.another_engine({.pin_chunk_bytes = 1000});
-    pools.engine().close();  // the pool stays pinned for the other one
+    const auto any = pools.another_engine({});  // takes the chunks as they are
+    pools.engine().close();                     // the pool stays pinned for the others
+    any->close();
     const Ticket save = same->submit(kSave, first_pages(4), first_pages(4), std::nullopt, {});
     ASSERT_TRUE(save.wait(60.0));
     EXPECT_EQ(save.error(), std::nullopt);

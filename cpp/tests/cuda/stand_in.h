@@ -34,8 +34,8 @@ class UserStream {
 };
 
 // Of the calls from now on that queue something, the one after `calls` others fails, once. Calls of
-// this thread do not count and do not fail.
-void fail_queueing_after(int calls);
+// this thread do not count and do not fail, unless `here`.
+void fail_queueing_after(int calls, bool here = false);
 void fail_no_queueing();
 
 // While it lives, there is no pinned memory to allocate.

@@ -36,8 +36,8 @@ void Mark::wait() const {
     look_until([this] { return reached.load(std::memory_order_acquire); });
 }
 
-void fail_queueing_after(int calls) {
-    spared.store(std::this_thread::get_id(), std::memory_order_relaxed);
+void fail_queueing_after(int calls, bool here) {
+    spared.store(here ? std::thread::id() : std::this_thread::get_id(), std::memory_order_relaxed);
     calls_to_failure.store(calls, std::memory_order_relaxed);
 }
 

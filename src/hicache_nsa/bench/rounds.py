@@ -10,7 +10,7 @@ from statistics import median
 from hicache_nsa.bench.joint import Joint, JointRounds
 from hicache_nsa.bench.machine import Machine
 from hicache_nsa.bench.rig import Copy, Rig, Taken, wait_for
-from hicache_nsa.transfer import Ticket
+from hicache_nsa.transfer import D2H, Ticket
 
 
 @dataclass(slots=True)
@@ -97,15 +97,26 @@ def _round(
 
 
 def host_time(machine: Machine, rig: Rig, copies: Sequence[Copy]) -> tuple[float, float]:
-    """Host clock: seconds of the calls that submit, and from before them until the tickets'
-    ``wait`` has returned: what a caller sees, from idle.
+    """Host clock, from idle: seconds of the calls that submit, and from before them until what is
+    copied may be used: a stream that waits for the last layer of a load has run on, the ticket's
+    ``wait`` of a save has returned. A contiguous copy is over when its stream has run on.
     """
-    machine.synchronize()
-    started = time.perf_counter()
-    tickets = rig.submit(copies)
-    submitted = time.perf_counter()
+    tickets: list[Ticket] = []
+    submits: list[float] = []
+
+    def queue(stream: object) -> None:
+        started = time.perf_counter()
+        tickets.extend(rig.submit(copies, stream))
+        submits.append(time.perf_counter() - started)
+        for ticket, copy in zip(tickets, copies, strict=True):
+            if copy.direction == D2H:
+                wait_for([ticket])
+            else:
+                ticket.wait_layer(rig.format.num_layers - 1, stream)
+
+    seconds = machine.timed(queue)
     wait_for(tickets)
-    return submitted - started, time.perf_counter() - started
+    return submits[0], seconds
 
 
 def device_time(machine: Machine, rig: Rig, copies: Sequence[Copy]) -> tuple[float, bool]:

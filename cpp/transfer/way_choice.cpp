@@ -24,8 +24,9 @@ constexpr std::array<Beside, kWays> kBeside{{
 }};
 // A slower model is felt by all running requests, a slower copy by the one that waits for it.
 constexpr double kModelWeight = 8;
-// A model that computes waits for layers that come late. One that has not begun may compute slower
-// than layers land.
+// Layers that land together are computed after the last of them: a model that computes meanwhile
+// has much to do, one that has not begun may compute slower than layers land.
+constexpr double kBesideStepWeight = 1.5;
 constexpr double kIdleStepWeight = 0.5;
 // A core that queues copies does nothing else meanwhile.
 constexpr double kQueueingWeight = 0.02;
@@ -34,6 +35,7 @@ constexpr double kQueueFarPiece = 0.9e-6;  // the same where the one before lies
 constexpr double kQueueHeadroom = 0.9;  // a link that waits for the queueing thread rests at times
 constexpr double kQueueOperation = 4e-6;  // a copy, a launch, a batch with its events
 constexpr double kBatchGap = 3e-6;        // the link rests between two batches
+constexpr double kRectangleGap = 1.7e-6;  // and between rectangles that are not like the one before
 constexpr int64_t kLongestBatch = 256;    // pieces
 // The last tile of a load still goes from the ring to its pages when the link has nothing more to
 // do; a save's first one has to be in the ring before the link has anything to do.
@@ -115,7 +117,11 @@ class QueuedAtOnce {
         const auto count = static_cast<double>(operations.count);
         estimate_.total += count * curve.seconds(bytes / operations.count);
         estimate_.queueing += count * (operations.pieces ? queue_piece_ : kQueueOperation);
-        if (operations.pieces) pieces_ += operations.count;
+        if (operations.pieces) {
+            pieces_ += operations.count;
+        } else {
+            estimate_.total += count * kRectangleGap;
+        }
     }
 
   private:
@@ -206,7 +212,8 @@ CopyEstimate estimate_staged(const CopyGeometry& geometry, const CopyOrder& orde
 
 double weigh(const CopyOrder& order, WayChoice choice, const CopyEstimate& estimate) {
     double cost = estimate.total;
-    if (order.layerwise) cost += estimate.step * (order.beside_compute ? 1 : kIdleStepWeight);
+    if (order.layerwise)
+        cost += estimate.step * (order.beside_compute ? kBesideStepWeight : kIdleStepWeight);
     if (order.beside_compute) {
         const Beside& beside = kBeside[static_cast<size_t>(choice.way)];
         cost /= beside.speed;
@@ -233,7 +240,7 @@ std::vector<WayChoice> choices(const CopyOrder& order, const WayLimits& limits) 
     const bool bound = limits.asked && possible(*limits.asked, limits);
     for (const Way way : kAllWays) {
         if (!possible(way, limits) || (bound && way != *limits.asked)) continue;
-        for (int group = 1; group < all; group *= 4)
+        for (int group = 1; group < all; group *= group < 4 ? 2 : 4)
             found.push_back({way, group});
         found.push_back({way, all});
     }

@@ -39,6 +39,7 @@ def test_every_layout_and_direction(packed: bool) -> None:
 
 def test_the_joint_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_gemm, "WARM_UP_SECONDS", 0.01)
+    monkeypatch.setattr(cuda_gemm, "FEWEST", 48)
     report = transfer(gemm=True, both=True, pages=(64,))
     assert report.passed
     for case in report.cases:

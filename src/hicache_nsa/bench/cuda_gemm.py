@@ -16,7 +16,7 @@ from hicache_nsa.bench.cuda_machine import CudaMachine
 SIZE = 8192  # rows of the matrices: about 1.5 ms a product on an H200
 WARM_UP_SECONDS = 0.25  # of products, until the clocks have settled
 PAUSE_SECONDS = 0.02  # before each burst; copies beside it begin meanwhile
-FEWEST = 48  # products in a burst
+FEWEST = 192  # products in a burst, 0.3 s: from one to the next the clock moves by per cents
 COPIES = 2  # whole ones that a burst has room for
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -34,9 +34,21 @@ def write_json(
 
     environment: what this command knows of it beside that.
     """
-    begin = circumstances(["hicache", *sys.argv[1:]], environment or {})
+    begin = circumstances(["hicache", *_without_target(sys.argv[1:])], environment or {})
     text = json.dumps({**begin, **content}, indent=2, default=str)
     if target == "-":
         click.echo(text)
     else:
         Path(target).write_text(text + "\n", encoding="utf-8")
+
+
+def _without_target(arguments: Sequence[str]) -> list[str]:
+    """``arguments`` less ``--json OUT``: where a report goes changes nothing in it."""
+    kept: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        if argument == "--json":
+            next(rest, None)
+        elif not argument.startswith("--json="):
+            kept.append(argument)
+    return kept

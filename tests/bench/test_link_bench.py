@@ -97,8 +97,8 @@ def test_table_and_json(gpu: Gpu, tmp_path: Path) -> None:
     assert written["environment"]["device"] == "cuda"
     assert written["environment"]["gpu"].startswith("GPU 1, hicache-nsa")
     assert written["curve"]["measured_now"] is True and written["curve"]["age_seconds"] >= 0
-    kept = written["curve"]["file"]
-    assert Path(kept).is_file()
+    kept = link_curve.curve_file("cuda")
+    assert kept.is_file() and kept.name == written["curve"]["file"]
     assert f"Measured now, kept in {kept}" in outcome.output
     size, seconds = POINTS["d2h"]["piece"][-1]
     assert f"{size:,}" in outcome.output and f"{1e6 * seconds:.2f}" in outcome.output

@@ -34,7 +34,7 @@ class LinkReport:
     def to_json(self) -> dict[str, object]:
         """The report as the command's JSON shows it, without what every command reports."""
         curve = {
-            "file": str(self.file),
+            "file": self.file.name,
             "measured_now": self.measured_now,
             "age_seconds": self.age_seconds,
             "warnings": self.warnings,

@@ -125,11 +125,11 @@ TEST(WayChoice, AWayThatIsAskedForIsTakenWhereItIsPossible) {
     const auto geometry = geometry_of("page_first");
     const auto order = copy_of(64, 1, Direction::kHostToDevice, true);
     for (const Way way : kAllWays) {
-        EXPECT_EQ(choose(geometry, order, {way, true, kBay}).way, way);
+        EXPECT_EQ(choose(geometry, order, {way, 4, kBay}).way, way);
     }
-    EXPECT_EQ(choose_way(geometry, order, *typical_link_curve(), {Way::kKernel, false, 0}).way,
+    EXPECT_EQ(choose_way(geometry, order, *typical_link_curve(), {Way::kKernel, 0, 0}).way,
               Way::kDirect);
-    EXPECT_EQ(choose_way(geometry, order, *typical_link_curve(), {Way::kStaged, true, 0}).way,
+    EXPECT_EQ(choose_way(geometry, order, *typical_link_curve(), {Way::kStaged, 4, 0}).way,
               Way::kKernel);
 }
 
@@ -140,22 +140,29 @@ TEST(WayChoice, TheCurveDecides) {
     // A driver without batches: every piece costs a call.
     const CostCurve calls({{8'448, 3.5e-6}, {50'432, 4.4e-6}, {3'076'352, 60e-6}});
     const LinkCosts slow{calls, typical.rectangle, typical.kernel};
-    EXPECT_EQ(choose_way(geometry, order, LinkCurve{{{slow, slow}}}, {{}, true, kBay}).way,
+    EXPECT_EQ(choose_way(geometry, order, LinkCurve{{{slow, slow}}}, {{}, 4, kBay}).way,
               Way::kKernel);
     // A link that kernels use badly.
     const CostCurve crawl({{50'432, 1e-3}, {3'076'352, 60e-3}});
     const LinkCosts bad{calls, typical.rectangle, crawl};
-    EXPECT_NE(choose_way(geometry, order, LinkCurve{{{bad, bad}}}, {{}, true, kBay}).way,
+    EXPECT_NE(choose_way(geometry, order, LinkCurve{{{bad, bad}}}, {{}, 4, kBay}).way,
               Way::kKernel);
 }
 
 TEST(WayChoice, AComputingModelIsSparedTheKernel) {
     const auto geometry = geometry_of("page_first");
-    const WayLimits no_ring{{}, true, 0};
+    const WayLimits no_ring{{}, 4, 0};
     const auto idle = copy_of(512, 1, Direction::kDeviceToHost, false, false);
     const auto busy = copy_of(512, 1, Direction::kDeviceToHost, false, true);
     EXPECT_EQ(choose_way(geometry, idle, *typical_link_curve(), no_ring).way, Way::kKernel);
     EXPECT_EQ(choose_way(geometry, busy, *typical_link_curve(), no_ring).way, Way::kDirect);
+}
+
+TEST(WayChoice, OneBlockOfAKernelIsSlowerThanTheRing) {
+    const auto geometry = geometry_of("page_first");
+    const auto order = copy_of(16, 1, Direction::kDeviceToHost, false);
+    EXPECT_EQ(choose(geometry, order, {{}, 4, kBay}).way, Way::kKernel);
+    EXPECT_EQ(choose(geometry, order, {{}, 1, kBay}).way, Way::kStaged);
 }
 
 TEST(WayChoice, EstimatesAddUp) {
@@ -172,7 +179,7 @@ TEST(WayChoice, EstimatesAddUp) {
                                                {Way::kStaged, 8},
                                                {Way::kStaged, kLayers}}) {
                     const auto each =
-                        estimate(geometry, order, *typical_link_curve(), kBay, choice);
+                        estimate(geometry, order, *typical_link_curve(), {{}, 4, kBay}, choice);
                     const double at_peak = static_cast<double>(count * order.page_bytes) / 56e9;
                     EXPECT_GE(each.total, at_peak);
                     EXPECT_LE(each.total, 40 * at_peak);

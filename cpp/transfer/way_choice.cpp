@@ -41,6 +41,9 @@ constexpr int64_t kLongestBatch = 256;    // pieces
 // do; a save's first one has to be in the ring before the link has anything to do.
 constexpr double kDeviceRate = 130e9;      // bytes a second of that kernel
 constexpr double kThroughTheRing = 60e-6;  // longer than without a ring, from an idle link
+// Bytes a second of one block of a kernel that reads or writes host memory: fewer than the curve's
+// blocks are slower than the link.
+constexpr double kBlockRate = 27e9;
 // Four processors of 132 belong to the copy while its kernels run; products beside such a kernel
 // took 6 to 13 % longer.
 constexpr double kProcessorWeight = 0.06;
@@ -165,13 +168,16 @@ CopyEstimate estimate_direct(const CopyGeometry& geometry, const CopyOrder& orde
 }
 
 CopyEstimate estimate_kernel(const CopyGeometry& geometry, const CopyOrder& order,
-                             const LinkCosts& costs, WayChoice choice) {
+                             const LinkCosts& costs, int blocks, WayChoice choice) {
     CopyEstimate result;
     double landed = 0;
     for (const LayerGroup& group : layer_groups(geometry, order, choice.group_layers)) {
         const int64_t bytes =
             geometry.page_bytes(group.first_layer, group.last_layer) * order.plan.num_pages();
-        if (bytes > 0) result.total += costs.kernel.seconds(bytes);
+        if (bytes > 0) {
+            const double by_blocks = static_cast<double>(bytes) / (kBlockRate * blocks);
+            result.total += std::max(costs.kernel.seconds(bytes), by_blocks);
+        }
         result.queueing += kQueueOperation;
         end_step(result, landed);
     }
@@ -225,7 +231,7 @@ double weigh(const CopyOrder& order, WayChoice choice, const CopyEstimate& estim
 bool possible(Way way, const WayLimits& limits) {
     switch (way) {
         case Way::kKernel:
-            return limits.kernel;
+            return limits.kernel_blocks > 0;
         case Way::kStaged:
             return limits.bay_bytes > 0;
         case Way::kDirect:
@@ -250,7 +256,7 @@ std::vector<WayChoice> choices(const CopyOrder& order, const WayLimits& limits) 
 }  // namespace
 
 CopyEstimate estimate(const CopyGeometry& geometry, const CopyOrder& order, const LinkCurve& curve,
-                      int64_t bay_bytes, WayChoice choice) {
+                      const WayLimits& limits, WayChoice choice) {
     const LinkCosts& costs = curve.of(order.direction);
     CopyEstimate result;
     switch (choice.way) {
@@ -258,10 +264,10 @@ CopyEstimate estimate(const CopyGeometry& geometry, const CopyOrder& order, cons
             result = estimate_direct(geometry, order, costs, choice);
             break;
         case Way::kKernel:
-            result = estimate_kernel(geometry, order, costs, choice);
+            result = estimate_kernel(geometry, order, costs, limits.kernel_blocks, choice);
             break;
         case Way::kStaged:
-            result = estimate_staged(geometry, order, costs, bay_bytes, choice);
+            result = estimate_staged(geometry, order, costs, limits.bay_bytes, choice);
             break;
     }
     result.total = std::max(result.total, result.queueing / kQueueHeadroom);
@@ -274,8 +280,7 @@ WayChoice choose_way(const CopyGeometry& geometry, const CopyOrder& order, const
     WayChoice best = found.front();
     double least = std::numeric_limits<double>::infinity();
     for (const WayChoice choice : found) {
-        const double cost =
-            weigh(order, choice, estimate(geometry, order, curve, limits.bay_bytes, choice));
+        const double cost = weigh(order, choice, estimate(geometry, order, curve, limits, choice));
         if (cost < least) {
             least = cost;
             best = choice;

@@ -23,7 +23,7 @@ struct WayChoice {
 // What the choice is between.
 struct WayLimits {
     std::optional<Way> asked{};  // no other, if it is possible
-    bool kernel = true;          // the GPU's processors can reach the host pool
+    int kernel_blocks = 4;       // of a kernel, 0 = the GPU's processors do not reach the host pool
     int64_t bay_bytes = 0;       // of the staging ring, 0 = there is none
 };
 
@@ -36,7 +36,8 @@ struct CopyEstimate {
 
 // What the copy takes that way. Requires: the way is possible.
 [[nodiscard]] CopyEstimate estimate(const CopyGeometry& geometry, const CopyOrder& order,
-                                    const LinkCurve& curve, int64_t bay_bytes, WayChoice choice);
+                                    const LinkCurve& curve, const WayLimits& limits,
+                                    WayChoice choice);
 
 // Weighs the time to the end; the longest wait for a layer, if they are awaited one by one; what
 // the copy takes of the host and of the GPU; and, while the model computes, what it loses.

@@ -138,11 +138,11 @@ class CudaBackend : public Backend {
         const int blocks = asked > 0 ? asked : kDefaultBlocks;
         const CopyEngine engine(setup.host.data(), pool_.cut_bytes(), pool_.pinned());
         CudaLane::Ways ways;
-        WayLimits limits{setup.options.way, false, 0};
+        WayLimits limits{setup.options.way, 0, 0};
         ways[static_cast<size_t>(Way::kDirect)] =
             std::make_unique<DirectWay>(setup.geometry, engine, shared_.events);
         if (pool_.device_address() != 0) {
-            limits.kernel = true;
+            limits.kernel_blocks = blocks;
             ways[static_cast<size_t>(Way::kKernel)] = std::make_unique<KernelWay>(
                 setup.geometry, pool_.device_address(), blocks, shared_.events);
             if (auto ring = make_ring()) {

@@ -103,8 +103,7 @@ bool CudaLane::queued_at_once(Queued& copy) const {
     const auto& setup = shared_.setup;
     try {
         copy.choice = choose(order);
-        return estimate(*setup.geometry, order, *setup.options.link_curve, limits_.bay_bytes,
-                        *copy.choice)
+        return estimate(*setup.geometry, order, *setup.options.link_curve, limits_, *copy.choice)
                    .queueing <= kShortQueueing;
     } catch (const std::exception&) {
         return false;  // no memory; the other thread says so

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import sys
+import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Protocol
 
 from transformers import PreTrainedModel
@@ -12,14 +16,33 @@ from transformers import PreTrainedModel
 from hicache_nsa.integrations.transformers.supported import CACHE_NAMES
 
 
+@dataclass(frozen=True, eq=False)
+class Forward:
+    """A forward in progress: its thread and the frame that calls it."""
+
+    thread: int
+    frame: FrameType
+
+    def is_ours(self) -> bool:
+        """Whether the calling thread is the forward's."""
+        return self.thread == threading.get_ident()
+
+    def is_running(self) -> bool:
+        """Whether the caller is inside it. An interrupt (^C) ends a forward without a hook."""
+        frame: FrameType | None = sys._getframe() if self.is_ours() else None
+        while frame is not None and frame is not self.frame:
+            frame = frame.f_back
+        return frame is not None
+
+
 class Watcher(Protocol):
     """What the hooks call."""
 
-    def begin_forward(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def begin_forward(self, arguments: dict[str, Any], forward: Forward) -> dict[str, Any]:
         """Before a forward; returns the arguments it is to run with."""
 
     def end_forward(self, succeeded: bool) -> None:
-        """After it, also where it raised."""
+        """After it, also where it raised an Exception."""
 
 
 def watch_forwards(model: PreTrainedModel, watcher: Watcher) -> Callable[[], None]:
@@ -42,7 +65,9 @@ def watch_forwards(model: PreTrainedModel, watcher: Watcher) -> Callable[[], Non
         cache = of()
         if cache is None or not is_ours(module, args, kwargs):
             return None
-        return (), cache.begin_forward({**dict(zip(names, args, strict=False)), **kwargs})
+        forward = Forward(threading.get_ident(), sys._getframe(1))
+        arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+        return (), cache.begin_forward(arguments, forward)
 
     def after(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         cache = of()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -13,7 +12,7 @@ from transformers import DynamicCache, PreTrainedModel
 from hicache_nsa import CacheStats, HiCache, HiCacheError, HostPool, ResetReport, TransferEngine
 from hicache_nsa.errors import require_equal
 from hicache_nsa.integrations.transformers.forward_call import read_call, without_first
-from hicache_nsa.integrations.transformers.forward_hooks import watch_forwards
+from hicache_nsa.integrations.transformers.forward_hooks import Forward, watch_forwards
 from hicache_nsa.integrations.transformers.kept import find_kept, pool_format
 from hicache_nsa.integrations.transformers.paged import PagedTensors
 from hicache_nsa.integrations.transformers.prefix_store import PrefixStore
@@ -22,7 +21,7 @@ from hicache_nsa.integrations.transformers.supported import new_layers
 from hicache_nsa.pools import check_device
 from hicache_nsa.tokens import ExtraKey
 
-_OWN = ("format", "device", "device_buffers", "device_reserved", "acks")
+_OWN = ("format", "device", "device_buffers", "device_reserved", "stream", "acks")
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class PromptUse:
         return self.prompt_tokens - self.device_hit_tokens - self.host_hit_tokens
 
 
-class PrefixCache(DynamicCache):
+class PrefixCache(DynamicCache):  # type: ignore[misc]
     """Hand the same one to every ``generate()`` of ``model``, with the whole prompt:
 
     >>> cache = PrefixCache(model, host_size="1GiB")                      # doctest: +SKIP
@@ -98,8 +97,10 @@ class PrefixCache(DynamicCache):
         self._device = model.device
         self._page_size = format.page_size
         self._store = PrefixStore(hicache, paged)
-        self._computing: int | None = None  # the thread that is in a forward
-        self._thread: int | None = None  # the one that the sequence belongs to
+        self._forward: Forward | None = None  # in progress, or interrupted
+        self._thread = 0  # the one that the sequence belongs to
+        self._tokens = np.empty(0, np.int64)  # those in the layers
+        self._pending = self._tokens  # and those of the forward in progress
         self._drop_sequence()
         self._unwatch = watch_forwards(model, self)
 
@@ -148,7 +149,7 @@ class PrefixCache(DynamicCache):
     def check(self) -> None:
         """``InvariantError`` if a rule of the tiers is broken, or a page is held between calls."""
         self.hicache.check()
-        if self._computing is None:
+        if self._forward is None:
             require_equal("tokens in the layers", self._held(), len(self._tokens))
             require_equal("pages held", self.stats().device.owned_pages, 0)
 
@@ -166,7 +167,7 @@ class PrefixCache(DynamicCache):
 
     # -- what the hooks on the model's forward call ---------------------------------------------
 
-    def begin_forward(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def begin_forward(self, arguments: dict[str, Any], forward: Forward) -> dict[str, Any]:
         """Find the prefix of a new prompt; returns the arguments without what it brought back.
 
         A forward from position 0 is a new prompt, one behind the last token goes on with it.
@@ -176,16 +177,19 @@ class PrefixCache(DynamicCache):
             HiCacheError: another thread is in a forward.
         """
         call = read_call(arguments)
-        thread = threading.get_ident()
-        if self._computing not in (None, thread):
-            raise HiCacheError("this PrefixCache is in a forward of another thread; one at a time")
+        if self._forward is not None:
+            if not self._forward.is_ours():
+                raise HiCacheError(
+                    "this PrefixCache is in a forward of another thread; one at a time"
+                )
+            self._drop_sequence()  # that forward was interrupted: its layers may be half done
         if self._model.training:
             raise ValueError("the model is in training mode: call model.eval()")
         held = len(self._tokens)
         first = call.first
         if first is None and not held:
             first = 0
-        if first is None or (first and (first != held or self._thread != thread)):
+        if first is None or (first and (first != held or self._thread != forward.thread)):
             raise ValueError(
                 f"this PrefixCache holds {held} tokens of a sequence and the forward starts at "
                 f"position {first}: pass position_ids from 0 for a new prompt, from {held} on to "
@@ -193,10 +197,10 @@ class PrefixCache(DynamicCache):
             )
         if not first:
             self._drop_sequence()
-            self._key, self._thread = self.extra_key, thread
+            self._key, self._thread = self.extra_key, forward.thread
         before = len(self._tokens)
         self._pending = np.concatenate([self._tokens, np.asarray(call.tokens, np.int64)])
-        self._computing = thread
+        self._forward = forward
         device, host = 0, 0
         if len(call.tokens) > call.keep:
             device, host = self._store.restore(
@@ -204,7 +208,7 @@ class PrefixCache(DynamicCache):
             )
         if not first:
             self.last_prompt = PromptUse(len(self._pending), device, host)
-        elif device + host:  # a further chunk of a prompt that is computed in chunks
+        elif len(call.tokens) > call.keep:  # a further chunk of a prompt that is computed in chunks
             use = self.last_prompt
             self.last_prompt = PromptUse(
                 len(self._pending), use.device_hit_tokens + device, use.host_hit_tokens + host
@@ -213,9 +217,9 @@ class PrefixCache(DynamicCache):
 
     def end_forward(self, succeeded: bool) -> None:
         """Take in the whole pages that are new; after a failure, forget the sequence."""
-        if self._computing != threading.get_ident():
+        if self._forward is None or not self._forward.is_ours():
             return  # begin_forward refused it: nothing changed
-        self._computing = None
+        self._forward = None
         if not succeeded:
             self._drop_sequence()
             return
@@ -225,14 +229,13 @@ class PrefixCache(DynamicCache):
             self._store.take_in(self._tokens, self.layers, self._key)
 
     def _held(self) -> int:
-        return self.layers[self._kept["keys"].layers[0]].get_seq_length()
+        return int(self.layers[self._kept["keys"].layers[0]].get_seq_length())
 
     def _drop_sequence(self) -> None:
         self.layers = new_layers(self._model)
-        self._tokens = np.empty(0, np.int64)
-        self._pending = self._tokens
+        self._tokens = self._pending = np.empty(0, np.int64)
         self._key = self.extra_key
-        self._computing = None
+        self._forward = None
 
     # -- what transformers calls ----------------------------------------------------------------
 
@@ -241,7 +244,9 @@ class PrefixCache(DynamicCache):
         whole prompt, what of it is cached turns out in the forward.
         """
         self.hicache.poll(0)  # HiCacheError once it is closed
-        return 0 if self._computing is None else super().get_seq_length(layer_idx)
+        if self._forward is None or not self._forward.is_running():
+            return 0
+        return int(super().get_seq_length(layer_idx))
 
     def update(
         self,
@@ -255,14 +260,18 @@ class PrefixCache(DynamicCache):
         self._require_forward()
         self._kept["keys"].check(key_states, layer_idx, self._device)
         self._kept["values"].check(value_states, layer_idx, self._device)
-        return super().update(key_states, value_states, layer_idx, *args, **kwargs)
+        whole: tuple[torch.Tensor, torch.Tensor] = super().update(
+            key_states, value_states, layer_idx, *args, **kwargs
+        )
+        return whole
 
     def update_indexer(self, indexer_key_states: torch.Tensor, layer_idx: int) -> torch.Tensor:
         """Append indexer keys to a layer; those of the whole sequence."""
         self._require_forward()
         if "indexer_keys" in self._kept:
             self._kept["indexer_keys"].check(indexer_key_states, layer_idx, self._device)
-        return super().update_indexer(indexer_key_states, layer_idx)
+        whole: torch.Tensor = super().update_indexer(indexer_key_states, layer_idx)
+        return whole
 
     def crop(self, tokens_to_remove: int) -> None:
         """Forget the last ``-tokens_to_remove`` tokens of the sequence; cached pages stay."""
@@ -290,7 +299,7 @@ class PrefixCache(DynamicCache):
         raise ValueError(f"{what} is not supported by PrefixCache; use a DynamicCache there")
 
     def _require_forward(self) -> None:
-        if self._computing != threading.get_ident():
+        if self._forward is None or not self._forward.is_ours():
             raise HiCacheError(
                 f"this PrefixCache belongs to a {self._model_name} and works in the forward of "
                 f"that model object only, until close(): hand it to no other model or part of it"

@@ -60,9 +60,7 @@ class PrefixStore:
         return device_end - start, end - device_end
 
     @torch.no_grad()
-    def take_in(
-        self, tokens: Tokens, layers: Sequence[DynamicLayer], extra_key: ExtraKey
-    ) -> None:
+    def take_in(self, tokens: Tokens, layers: Sequence[DynamicLayer], extra_key: ExtraKey) -> None:
         """Cache the whole pages of ``tokens``, all in ``layers``, that are not on the device yet.
 
         As many leading pages as there is room for; the save to host memory starts at once.
@@ -106,10 +104,9 @@ class PrefixStore:
 
     def _allocate(self, num_pages: int) -> PageIds:
         """That many pages, or as many as can be had."""
-        try:
-            return self.hicache.allocate(num_pages)
-        except OutOfPages:
-            device = self.hicache.stats().device
-            return self.hicache.allocate(
-                min(num_pages - 1, device.free_pages + device.evictable_pages)
-            )
+        while True:
+            try:
+                return self.hicache.allocate(num_pages)
+            except OutOfPages:
+                device = self.hicache.stats().device
+                num_pages = min(num_pages - 1, device.free_pages + device.evictable_pages)

@@ -1,4 +1,4 @@
-"""Which models a ``PrefixCache`` can serve: refuses the others by name, before any memory is made."""
+"""Which models a ``PrefixCache`` can serve; the others are refused by name."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from hicache_nsa import CacheStats, HiCache, HiCacheError, HostPool, ResetReport, TransferEngine
 from hicache_nsa.errors import require_equal
+from hicache_nsa.formats.checks import positive_int
 from hicache_nsa.integrations.transformers.forward_call import read_call, without_first
 from hicache_nsa.integrations.transformers.forward_hooks import Forward, watch_forwards
 from hicache_nsa.integrations.transformers.kept import find_kept, pool_format
@@ -77,6 +78,7 @@ class PrefixCache(DynamicCache):  # type: ignore[misc]
         for name in _OWN:
             if name in options:
                 raise TypeError(f"{name} is not an option: a PrefixCache sets it by the model")
+        page_size = positive_int(page_size, "page_size")
         kept = find_kept(model)
         format = pool_format(model, kept, page_size)
         device = check_device(model.device)
@@ -290,10 +292,8 @@ class PrefixCache(DynamicCache):  # type: ignore[misc]
         """Batches are not supported."""
         self._refuse("a batch of several sequences")
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
+    def __reduce__(self) -> NoReturn:  # copy and deepcopy come here too
         raise TypeError("a PrefixCache isn't copied: hand the same one to every generate()")
-
-    __copy__ = __reduce__ = __deepcopy__  # type: ignore[assignment]
 
     def _refuse(self, what: str) -> NoReturn:
         raise ValueError(f"{what} is not supported by PrefixCache; use a DynamicCache there")

@@ -96,7 +96,7 @@ def generate(
     """The tokens that follow ``prompt``, greedy, with ``cache`` or without any of ours."""
     given = {CACHE: cache} if cache is not None else {}
     options = {"max_new_tokens": NEW_TOKENS, "do_sample": False, **given, **options}
-    whole = model.generate(torch.tensor([list(prompt)]), **options)
+    whole = model.generate(torch.tensor([list(prompt)], device=model.device), **options)
     return whole[0, len(prompt) :].tolist()
 
 
@@ -105,8 +105,9 @@ def logits_of(
 ) -> torch.Tensor:
     """Logits of every generated token, float32 [tokens, vocabulary]."""
     given = {CACHE: cache} if cache is not None else {}
+    ids = torch.tensor([list(prompt)], device=model.device)
     output = model.generate(
-        torch.tensor([list(prompt)]), max_new_tokens=NEW_TOKENS, do_sample=False,
+        ids, max_new_tokens=NEW_TOKENS, do_sample=False,
         output_logits=True, return_dict_in_generate=True, **given,
     )  # fmt: skip
     return torch.cat(output.logits)

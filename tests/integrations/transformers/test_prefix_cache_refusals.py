@@ -159,6 +159,12 @@ def small_bamba() -> PreTrainedModel:
     )  # fmt: skip
 
 
+def on_two_ranks() -> PreTrainedModel:
+    model = llama()
+    model._tp_size = 2
+    return model
+
+
 def dynamic_rope() -> PreTrainedModel:
     rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
     return llama(rope_parameters=rope)
@@ -176,6 +182,7 @@ def on_meta() -> PreTrainedModel:
         (small_mistral, "MistralForCausalLM: cache layer 0 is a DynamicSlidingWindowLayer"),
         (small_bamba, "BambaForCausalLM: cache layer 0 is a .*; PrefixCache supports"),
         (dynamic_rope, "LlamaForCausalLM has rope_type='dynamic'"),
+        (on_two_ranks, "LlamaForCausalLM runs on 2 ranks"),
         (on_meta, "on the meta device: load its weights"),
     ],
 )

@@ -92,7 +92,8 @@ def _check_mask(mask: Any, count: int) -> None:
         zeros = int((mask == 0).sum())
         raise ValueError(
             f"attention_mask has {zeros} zeros in {mask.shape[1]} tokens: pass the prompt without "
-            f"padding"
+            f"padding (generate() takes every pad_token_id in it for padding, unless it is handed "
+            f"a mask of ones)"
         )
 
 

@@ -35,6 +35,11 @@ def cache_name(model: PreTrainedModel) -> str:
         raise ValueError(f"{name} is an encoder-decoder model; {_SUPPORTED}")
     if model.device.type == "meta":
         raise ValueError(f"{name} is on the meta device: load its weights first")
+    if (model.tp_size or 1) > 1:
+        raise ValueError(
+            f"{name} runs on {model.tp_size} ranks, which may find different prefixes; a "
+            f"PrefixCache serves a model on one device"
+        )
     parameters = inspect.signature(model.forward).parameters
     known = [known for known in CACHE_NAMES if known in parameters]
     if not known or "position_ids" not in parameters:

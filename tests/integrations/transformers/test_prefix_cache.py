@@ -85,11 +85,11 @@ def test_an_answer_is_part_of_the_next_prompt(model: PreTrainedModel, cache: Pre
         assert cache.last_prompt.device_hit_tokens >= (computed + NEW_TOKENS - 1) // PAGE * PAGE
 
 
-@pytest.mark.parametrize("length", [1, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE, 5 * PAGE, 5 * PAGE + 1])
+@pytest.mark.parametrize("length", [1, PAGE - 1, PAGE, PAGE + 1, 5 * PAGE])
 def test_lengths_around_pages(model: PreTrainedModel, cache: PrefixCache, length: int) -> None:
     prompt = prompt_of(length)
     alone = generate(model, prompt)
-    for flush in (False, False, True):
+    for flush in (False, True):
         if flush:
             cache.reset()
         assert generate(model, prompt, cache) == alone
@@ -269,7 +269,7 @@ def test_random_prompts_that_share_prefixes(model: PreTrainedModel, make_cache: 
     random = np.random.default_rng(5)
     known: list[list[int]] = [[]]
     hits = {"device": 0, "host": 0}
-    for _ in range(30):
+    for _ in range(20):
         parent = known[random.integers(len(known))]
         shared = parent[: random.integers(len(parent) + 1)]
         prompt = (shared + prompt_of(int(random.integers(1, 30)), int(random.integers(1000))))[:80]

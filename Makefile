@@ -3,16 +3,18 @@
 # make test-sanitizers  the C++ tests under the address and the thread sanitizer (not part of make test)
 # make bench-cpp  the C++ bench binary, build/bench-cpp/bench/cpp/hicache_bench
 # make test-gpu  tests/gpu and a part of it under compute-sanitizer; bench/measure_gpu.sh measures (both need a GPU)
+# make test-transformers  PrefixCache with each version in TRANSFORMERS (not part of make test)
 # make lint   the pre-commit hooks: ruff, mypy --strict, clang-format    make format   applies the fixes
 # make clean  removes the environment and the builds
 #
 # Variables: PYTHON (3.10 or newer), VENV, TORCH (the pinned requirement), DEMO (options of `hicache demo`),
-# JOBS (parallel compile jobs).
+# JOBS (parallel compile jobs), TRANSFORMERS (versions, "5.17.0 5.24.0").
 
 PYTHON ?= python3
 VENV ?= .venv
 TORCH ?= torch==2.13.0
 DEMO ?=
+TRANSFORMERS ?= 5.17.0 5.24.0
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CPP_BUILD ?= build/cpp-tests
 BENCH_BUILD ?= build/bench-cpp
@@ -31,7 +33,7 @@ PATH="$(abspath $(BIN)):$$PATH" cmake --build $(1) --parallel $(JOBS)
 PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir $(1) --output-on-failure --no-tests=error
 endef
 
-.PHONY: help demo test lint format test-cpp test-sanitizers test-python test-gpu bench-cpp install-demo install-test clean
+.PHONY: help demo test lint format test-cpp test-sanitizers test-python test-gpu test-transformers bench-cpp install-demo install-test clean
 .DEFAULT_GOAL := help
 
 help:
@@ -123,5 +125,17 @@ test-gpu: install-test
 	        $(BIN)/python -m pytest -q tests/gpu/test_bytes.py -k '656 and padded' || exit 1; \
 	done
 
+# Each version in an environment of its own, which sees all other packages of $(VENV).
+test-transformers: install-test
+	packages="$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"; \
+	for version in $(TRANSFORMERS); do \
+	    own=$(VENV)-transformers-$$version && $(BIN)/python -m venv $$own && \
+	    echo "import site; site.addsitedir('$$packages')" > \
+	        "$$($$own/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/packages.pth" && \
+	    $$own/bin/python -m pip install --quiet transformers==$$version && \
+	    $$own/bin/python -c 'import transformers; print("transformers", transformers.__version__)' && \
+	    OMP_WAIT_POLICY=PASSIVE $$own/bin/python -m pytest -q tests/integrations/transformers || exit 1; \
+	done
+
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) $(VENV)-transformers-* build dist

@@ -6,6 +6,12 @@ from layout import ROOT
 
 CASES = ROOT / "tests" / "cases"
 GPU = ROOT / "tests" / "gpu"
+ENGINES = sorted(path for path in (ROOT / "tests" / "integrations").iterdir() if path.is_dir())
+FOLDERS = {
+    CASES: "",
+    GPU: "../gpu/",
+    **{folder: f"../integrations/{folder.name}/" for folder in ENGINES},
+}
 TESTED, WAITING = (
     (CASES / "README.md").read_text(encoding="utf-8").split("## Waiting for a later part")
 )
@@ -14,8 +20,8 @@ ROW = re.compile(r"^\| (F\d\d) \| .*\d.* \| .* \| (.*) \|$", re.MULTILINE)
 
 def test_tested_ids_are_those_of_the_tests() -> None:
     found = {
-        (name.upper(), path.name if folder == CASES else f"../gpu/{path.name}")
-        for folder in (CASES, GPU)
+        (name.upper(), f"{prefix}{path.name}")
+        for folder, prefix in FOLDERS.items()
         for path in folder.glob("test_*.py")
         for name in re.findall(r"def test_(f\d\d)_", path.read_text(encoding="utf-8"))
     }
@@ -23,8 +29,8 @@ def test_tested_ids_are_those_of_the_tests() -> None:
     assert set(listed) == {name for name, _ in found}
     named = {(name, file) for name, files in listed.items() for file in files.split(", ")}
     assert named <= found
-    on_gpu = {(name, file) for name, file in found if file.startswith("../gpu/")}
-    assert on_gpu <= named
+    elsewhere = {(name, file) for name, file in found if file.startswith("../")}
+    assert elsewhere <= named
 
 
 def test_no_id_is_listed_twice() -> None:

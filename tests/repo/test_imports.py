@@ -22,6 +22,7 @@ ORDER = (
     ("cache",),
     ("testing",),
     ("__init__",),
+    ("integrations",),
     ("reference",),
     ("demo",),
     ("bench",),

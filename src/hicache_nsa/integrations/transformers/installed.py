@@ -1,0 +1,34 @@
+"""Refuses a transformers that is missing or too old, by name, when the adapter is imported."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import PackageNotFoundError, version
+
+SUPPORTED = "transformers>=5.17,<6"
+INSTALL_EXTRA = "run pip install '.[transformers]' in the project's folder"
+_OLDEST, _BELOW = (5, 17), (6, 0)
+
+
+def require_supported(found: str) -> None:
+    """``ImportError`` unless ``found`` is a version of transformers that is supported."""
+    numbers = re.match(r"(\d+)\.(\d+)", found)
+    if numbers is None or not _OLDEST <= (int(numbers[1]), int(numbers[2])) < _BELOW:
+        raise ImportError(
+            f"hicache_nsa.integrations.transformers supports {SUPPORTED}, transformers {found} is "
+            f"installed; {INSTALL_EXTRA}"
+        )
+
+
+def _version_of(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError as error:
+        raise ImportError(
+            f"hicache_nsa.integrations.transformers needs torch and {SUPPORTED}; {package} isn't "
+            f"installed; {INSTALL_EXTRA} (the extra is hicache-nsa[transformers])"
+        ) from error
+
+
+_version_of("torch")
+require_supported(_version_of("transformers"))

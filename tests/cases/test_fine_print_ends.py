@@ -65,7 +65,7 @@ def test_waiting_can_be_interrupted():
         import os, signal, threading
         import hicache_nsa as hc
         from hicache_nsa.testing import hold
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # the background ignores it
         cache = hc.HiCache(hc.formats.dsa(2, page_size=4), device_pages=4, host_pages=4)
         with hold(cache, "d2h"):
             cache.insert(range(8), cache.allocate(2))

@@ -47,9 +47,7 @@ class Copies:
         self._broken: str | None = None
         self.repeated = 0  # copies that failed and were made again
 
-    def submit(
-        self, job: int, direction: str, host_pages: PageIds, device_pages: PageIds
-    ) -> None:
+    def submit(self, job: int, direction: str, host_pages: PageIds, device_pages: PageIds) -> None:
         """Start a copy behind what the caller's stream has queued; returns at once.
 
         Raises:

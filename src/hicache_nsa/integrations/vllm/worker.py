@@ -40,7 +40,7 @@ class HiCacheOffloadingWorker(OffloadingWorker):
     ) -> None:
         tensors = [BlockTensor(t.tensor, t.page_size_bytes) for t in kv_caches.tensors]
         record = record_of(geometry.model, geometry.page_size, tensors)
-        if record.format.page_bytes > geometry.page_bytes:
+        if options.host_size is not None and record.format.page_bytes > geometry.page_bytes:
             raise HiCacheError(
                 f"{geometry.model}: this worker's {len(tensors)} KV tensors take "
                 f"{record.format.page_bytes} bytes a block, vLLM told the scheduler "

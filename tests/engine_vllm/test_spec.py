@@ -207,6 +207,7 @@ def test_statistics_are_those_that_were_declared() -> None:
     stats = tier.get_stats().reduce()
     assert stats == {
         "vllm:hicache_host_chunks_stored": 3,
+        **{f"vllm:hicache_host_chunks_{name}": 0 for name in ("loaded", "evicted", "refused")},
         "vllm:hicache_host_usage_perc": 0.75,
         "vllm:hicache_host_pinned_perc": 0.25,
         "vllm:hicache_host_pending_perc": 0.0,

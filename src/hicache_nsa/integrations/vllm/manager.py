@@ -43,6 +43,7 @@ class HiCacheOffloadingManager(OffloadingManager):
         self._host = host
         self._tokens_per_chunk = tokens_per_chunk
         self._info = info
+        self._reported = False
         self._events: list[OffloadingEvent] | None = [] if enable_events else None
 
     def on_new_request(self, req_context: ReqContext) -> RequestOffloadingContext:
@@ -117,7 +118,8 @@ class HiCacheOffloadingManager(OffloadingManager):
 
     def get_stats(self) -> Any:
         """Counters since the last call, and gauges."""
-        return take_stats(self._host)
+        zeros, self._reported = not self._reported, True
+        return take_stats(self._host, zeros)
 
     def config_info(self) -> Sequence[dict[str, str | int]]:
         """The fixed facts of the tier, one series (vLLM 0.33)."""

@@ -48,12 +48,16 @@ def metric_definitions() -> dict[str, OffloadingMetricMetadata]:
     }
 
 
-def take_stats(host: HostChunks) -> OffloadingConnectorStats:
-    """What has happened since the last call, and how full the tier is now."""
+def take_stats(host: HostChunks, zeros: bool) -> OffloadingConnectorStats:
+    """What has happened since the last call, and how full the tier is now.
+
+    zeros: also what has not happened, so that every counter is there from the first call on.
+    """
     stats = OffloadingConnectorStats()
     counts = host.take_counts()
     for name in _COUNTERS:
-        if value := getattr(counts, name):
+        value = getattr(counts, name)
+        if value or zeros:
             stats.increase_counter(counter_name(name), value)
     now = host.stats()
     chunks = {

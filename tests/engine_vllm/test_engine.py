@@ -172,6 +172,19 @@ def test_workers_in_other_processes(model: Path, plain: dict[str, Any], tmp_path
     assert differences(result, {"steps": rounds(plain)}, ROUNDED) == []
 
 
+def test_a_hit_that_is_still_being_stored_is_waited_for(
+    model: Path, plain: dict[str, Any], tmp_path: Path
+) -> None:
+    """After the flush the first lookups find pending stores: vLLM asks again until they are in."""
+    result = run_engine(tmp_path, model, SHORT, spec("LateSpec", host_size="64MiB"))
+    cold, _, warm = result["steps"]
+    assert cold["stored_chunks"] == 0
+    assert warm["stored_chunks"] == whole_pages()
+    assert warm["host_hit_tokens"] == whole_pages() * PAGE
+    assert result["watch"]["different"] == 0
+    assert differences(result, {"steps": plain["steps"][: len(SHORT)]}, ROUNDED) == []
+
+
 @pytest.mark.skipif(VLLM_VERSION.startswith("0.32."), reason="needs vLLM 0.33")
 def test_loads_that_a_step_waits_for(model: Path, plain: dict[str, Any], tmp_path: Path) -> None:
     options = spec("WatchedSpec", host_size="64MiB", sync_load_budget_bytes=1 << 20)

@@ -116,6 +116,24 @@ class ShiftWorker(WatchedWorker):
         tensor[pages] = tensor[pages].roll(128, dims=1)
 
 
+class LateWorker(WatchedWorker):
+    """Reports a store only when it has been asked 60 times more (once a step)."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._late: list[tuple[int, Any]] = []
+        self._asked = 0
+
+    def get_finished(self) -> list[Any]:
+        loads = set(self._loads)
+        self._asked += 1
+        results = super().get_finished()
+        self._late += [(self._asked + 60, r) for r in results if r.job_id not in loads]
+        due = [result for when, result in self._late if when <= self._asked]
+        self._late = [(when, result) for when, result in self._late if when > self._asked]
+        return [r for r in results if r.job_id in loads] + due
+
+
 class FailOnceWorker(WatchedWorker):
     """The first load and the first store fail on the transfer engine."""
 
@@ -165,6 +183,10 @@ class ForeignSpec(HiCacheOffloadingSpec):
 
 class ShiftSpec(HiCacheOffloadingSpec):
     worker_class = ShiftWorker
+
+
+class LateSpec(HiCacheOffloadingSpec):
+    worker_class = LateWorker
 
 
 class FailOnceSpec(HiCacheOffloadingSpec):

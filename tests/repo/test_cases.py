@@ -5,7 +5,7 @@ import re
 from layout import ROOT
 
 CASES = ROOT / "tests" / "cases"
-GPU = ROOT / "tests" / "gpu"
+ELSEWHERE = ("gpu", "integrations", "engine_vllm")
 TESTED, WAITING = (
     (CASES / "README.md").read_text(encoding="utf-8").split("## Waiting for a later part")
 )
@@ -13,18 +13,20 @@ ROW = re.compile(r"^\| (F\d\d) \| .*\d.* \| .* \| (.*) \|$", re.MULTILINE)
 
 
 def test_tested_ids_are_those_of_the_tests() -> None:
+    files = {path.name: path for path in CASES.glob("test_*.py")}
+    for folder in ELSEWHERE:
+        paths = (ROOT / "tests" / folder).glob("test_*.py")
+        files |= {f"../{folder}/{path.name}": path for path in paths}
     found = {
-        (name.upper(), path.name if folder == CASES else f"../gpu/{path.name}")
-        for folder in (CASES, GPU)
-        for path in folder.glob("test_*.py")
+        (name.upper(), file)
+        for file, path in files.items()
         for name in re.findall(r"def test_(f\d\d)_", path.read_text(encoding="utf-8"))
     }
     listed = dict(ROW.findall(TESTED))
     assert set(listed) == {name for name, _ in found}
     named = {(name, file) for name, files in listed.items() for file in files.split(", ")}
     assert named <= found
-    on_gpu = {(name, file) for name, file in found if file.startswith("../gpu/")}
-    assert on_gpu <= named
+    assert {(name, file) for name, file in found if file.startswith("../")} <= named
 
 
 def test_no_id_is_listed_twice() -> None:

@@ -43,24 +43,25 @@ class HostChunks:
         self.policy = policy
         self._spare = [b"spare %d" % i for i in range(spare)]
         self._counts = ChunkCounts()
-        self._leased: set[Key] = set()
+        self._leased: dict[Key, None] = {}  # in the order of the lookups
+        self._kept: list[Key] = []  # the leases that are pins: those before the last store
         self._index = PageIndex(chunks, policy)
 
     def lookup(self, key: Key) -> int:
         """MISS, PENDING (being stored) or HIT; a hit is leased to the end of the step."""
-        if key in self._leased:
+        if self._index.prefix((key,)):
+            self._leased[key] = None
             return HIT
-        state = int(self._index.lookup((key,))[0])
-        if state == HIT:
-            self._index.pin((key,))
-            self._leased.add(key)
-        return state
+        return int(self._index.lookup((key,))[0])
 
     def end_step(self) -> None:
-        """The leases end."""
+        """The leases end; what was found counts as used."""
+        if self._kept:
+            self._index.unpin(tuple(self._kept))
         if self._leased:
-            self._index.unpin(tuple(self._leased))
-            self._leased.clear()
+            self._index.touch(tuple(self._leased))
+        self._kept.clear()
+        self._leased.clear()
 
     def load(self, keys: Sequence[Key]) -> PageIds:
         """The chunks of ``keys``, pinned until ``loaded``.
@@ -85,6 +86,7 @@ class HostChunks:
         parent: the key above the first one, if it is known. None: there is no room for all of
         them, and nothing changed. Those that are on host count as used.
         """
+        self._keep_leases()
         if parent is not None and self._index.lookup((parent,))[0] == MISS:
             parent = None
         self._index.touch(keys)
@@ -102,6 +104,8 @@ class HostChunks:
         """A store has ended: ``keys`` are hits now, but for those returned, which are gone, and
         others below them with them.
         """
+        if not success:
+            self._keep_leases()
         dropped = cast("list[Key]", self._index.finish_store(tuple(keys), success))
         self._counts.stored += len(keys) - len(set(dropped) & set(keys))
         return dropped
@@ -115,6 +119,7 @@ class HostChunks:
         dropped = len(self._index)
         self._index = PageIndex(self.chunks, self.policy)
         self._leased.clear()
+        self._kept.clear()
         return dropped
 
     def stats(self) -> IndexStats:
@@ -129,6 +134,14 @@ class HostChunks:
     def check(self) -> None:
         """Raise ``InvariantError`` if the index's books don't balance."""
         self._index.check()
+
+    def _keep_leases(self) -> None:
+        """Pin what is leased: pages may go from here on. A lookup itself costs no pin that way."""
+        if self._leased:
+            new = tuple(self._leased)
+            self._index.pin(new)
+            self._kept.extend(new)
+            self._leased.clear()
 
     def _evict_spare(self) -> list[Key]:
         """Evict until the spare chunks are free: room is made for them and given back at once."""

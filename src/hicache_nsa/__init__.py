@@ -27,6 +27,7 @@ from hicache_nsa.errors import (
 )
 from hicache_nsa.formats import BufferFormat, PoolFormat
 from hicache_nsa.hashing import page_hashes
+from hicache_nsa.page_index import PageIndex
 from hicache_nsa.pools import DevicePool, HostPool
 from hicache_nsa.stats import CacheStats, TierStats
 from hicache_nsa.streams import CpuStream
@@ -52,6 +53,7 @@ __all__ = [
     "LoadBack",
     "LockHandle",
     "OutOfPages",
+    "PageIndex",
     "PoolFormat",
     "PrefixMatch",
     "RadixTree",

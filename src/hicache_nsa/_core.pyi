@@ -137,6 +137,44 @@ class PageAllocator:
     def check(self) -> None:
         """RuntimeError with both sides of an equation that does not hold."""
 
+def eviction_policies() -> str:
+    """The names that PageIndex knows, comma-separated."""
+
+class PageIndex:
+    """Keys to pages; hicache_nsa.PageIndex documents it."""
+
+    def __init__(self, pages: int, policy: str) -> None: ...
+
+    def lookup(self, keys: object) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
+        """uint8 a key: 0 miss, 1 pending, 2 hit."""
+
+    def prefix(self, keys: object) -> int:
+        """How many of the first keys are hits."""
+
+    def pin(self, keys: object) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]:
+        """The pages; KeyError that names a key which is no hit."""
+
+    def unpin(self, keys: object) -> None:
+        """ValueError, nothing unpinned: a key with too few pins."""
+
+    def touch(self, keys: object) -> None: ...
+
+    def begin_store(self, keys: object, parent: bytes | str | None, priority: int) -> tuple[list[bytes | str], Annotated[NDArray[numpy.int64], dict(shape=(None,))], list[bytes | str]] | None:
+        """Keys to be stored, their pages, keys evicted for them; None: no room."""
+
+    def finish_store(self, keys: object, success: bool) -> list[bytes | str]:
+        """The keys that are misses by it."""
+
+    def reset(self) -> int:
+        """Drops everything; how many keys that were."""
+
+    def counts(self) -> dict[str, int]: ...
+
+    def __len__(self) -> int: ...
+
+    def check(self) -> None:
+        """RuntimeError with both sides of an equation that does not hold."""
+
 class TokenSpan:
     """An immutable run of int64 token ids."""
 

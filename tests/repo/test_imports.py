@@ -15,6 +15,7 @@ ORDER = (
     ("streams", "tensors", "tokens", "engine_options"),
     ("hashing", "overlap"),
     ("pools",),
+    ("page_index",),
     ("tree",),
     ("plan",),
     ("transfer",),

@@ -23,6 +23,7 @@ ORDER = (
     ("cache",),
     ("testing",),
     ("__init__",),
+    ("integrations",),
     ("reference",),
     ("demo",),
     ("bench",),

@@ -77,6 +77,7 @@ class StandInServer:
         while on_device < len(keys) and keys[on_device] in self.tree:
             on_device += 1
         tail = keys[on_device:]
+        self.linker.above(rid, keys[on_device - 1] if on_device else None)
         lengths = self.linker.lookup(rid, [_kv(tail)]) if tail else []
         host = max(lengths, default=0)
         pages = self._allocate(len(tail), keep=set(keys))

@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 from kv_pools import DEVICE_PAGES, DSATokenToKVPool, MHATokenToKVPool, MLATokenToKVPool
-from scenarios import SCENARIOS, longer_prompt, warm_flush
+from scenarios import SCENARIOS, longer_prompt, prefix_outlives_suffixes, warm_flush
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.__name__)
 def test_scenario(scenario: Callable[[Any], None], make_server: Callable[..., Any]) -> None:
     scenario(make_server())
+
+
+def test_a_prefix_outlives_what_is_below_it(make_server: Callable[..., Any]) -> None:
+    prefix_outlives_suffixes(make_server())
 
 
 @pytest.mark.parametrize("layout", ["layer_first", "page_first", "page_first_direct"])

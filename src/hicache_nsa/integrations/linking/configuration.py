@@ -36,7 +36,7 @@ def check_parallelism(params: Any, dcp_size: int) -> None:
 def check_server(server_args: Any, hooked: bool) -> None:
     """ValueError for server options under which a load could not work or a copy would be unsafe.
 
-    hooked: whether ``weight_hooks`` are installed.
+    hooked: whether ``hooks`` are installed.
     """
     if getattr(server_args, "disaggregation_mode", "null") == "decode":
         raise ValueError(

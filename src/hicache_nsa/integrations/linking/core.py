@@ -67,6 +67,7 @@ class LinkerCore:
         self.layer_done_counter = LayerCounter(self._loads, buffers.format.num_layers)
         self.pools = {KV: device}
         self.resets = 0
+        self._above: tuple[str, str | None] = ("", None)
         self._lookups = 0
         self._hit_pages = 0
         self._invalidations = 0
@@ -80,6 +81,16 @@ class LinkerCore:
 
     # ---- match ----
 
+    def above(self, rid: str, key: str | None) -> None:
+        """What ends the part of ``rid``'s prompt that is on the device, before its ``lookup``.
+
+        SGLang doesn't say; our hook on its match does. It counts as used, though nobody asks for
+        it, and what is stored below it keeps it from eviction.
+        """
+        self._above = (rid, key)
+        if key is not None:
+            self.index.touch([key])
+
     def lookup(self, rid: str, transfers: Sequence[Any], **_: Any) -> list[int]:
         """Every restorable length, in pages of the uncached tail; keeps the longest for ``rid``."""
         keys = _kv_keys(transfers)
@@ -90,7 +101,8 @@ class LinkerCore:
         if found < least:
             found = 0
         self._leases.grant(rid, keys[:found])
-        self._chains.note(keys)
+        about, parent = self._above
+        self._chains.note(keys, parent if about == rid else None)
         self._hit_pages += found
         return list(range(least, found + 1))
 

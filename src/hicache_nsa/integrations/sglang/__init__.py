@@ -8,7 +8,7 @@ docs/integrations/sglang.md has the whole command line. ``invalidate_all`` is wh
 that changes the model's weights past SGLang's own calls.
 
 The class is imported at its first use: SGLang imports this package in every process for the hooks
-of ``weight_hooks``, long before it has imported the parts that the class needs.
+of ``hooks``, long before it has imported the parts that the class needs.
 """
 
 from __future__ import annotations

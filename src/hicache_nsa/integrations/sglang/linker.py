@@ -18,7 +18,7 @@ from hicache_nsa.integrations.linking.configuration import (
 from hicache_nsa.integrations.linking.core import KV, LinkerCore
 from hicache_nsa.integrations.linking.device_buffers import device_buffers
 from hicache_nsa.integrations.linking.options import linker_options
-from hicache_nsa.integrations.sglang import weight_hooks
+from hicache_nsa.integrations.sglang import hooks
 from hicache_nsa.integrations.sglang.installed import warn_untested
 from hicache_nsa.sizes import format_size
 
@@ -51,10 +51,15 @@ class HiCacheLinker(LinkerCore, UnifiedCacheLinker):
     ) -> None:
         options = linker_options(extra_config)
         warn_untested()
-        missing = weight_hooks.missing_hooks()
+        missing = hooks.missing_hooks()
         check_components(components)
         check_parallelism(params, _dcp_size())
         keep = _keeps(options.keep_on_flush, missing)
+        if not hooks.match_is_hooked():
+            log.warning(
+                "the hook on the linker's match is not installed: host pages of a prefix that "
+                "stays on the device may go before what is stored below them"
+            )
         check_server(server_args, hooked=not missing)
         kvcache = params.token_to_kv_pool_allocator.get_kvcache()
         buffers = device_buffers(kvcache, params.page_size, draft_pools(params))

@@ -29,6 +29,7 @@ def test_without_sglang_the_import_error_names_extra_and_versions() -> None:
     assert last.startswith(
         "ImportError: hicache_nsa.integrations.sglang needs SGLang: sglang 0.5.23"
     )
+    assert "sglang 0.5.23 or newer" in last
     assert "pip install 'hicache-nsa[sglang]'" in last
 
 

@@ -12,8 +12,8 @@ if find_spec("torch") is None:
     collect_ignore_glob = ["test_*"]  # the linker's pools are torch tensors
 else:
     from kv_pools import DEVICE_PAGES, HOST_PAGES, DSATokenToKVPool
-    from mirror import Mirror
-    from stand_in import StandInLinker, StandInServer
+    from page_mirror import Mirror
+    from stand_in_server import StandInLinker, StandInServer
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from mirror import Mirror
-from served import Served, WrongBytes
+from page_mirror import Mirror
+from served_request import Served, WrongBytes
 from sglang.srt.mem_cache.allocator import PagedTokenToKVPoolAllocator
 from sglang.srt.mem_cache.base_prefix_cache import (
     EvictParams,

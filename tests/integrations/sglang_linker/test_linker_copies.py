@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from kv_pools import PAGE
-from scenarios import prompt
-from served import Served
-from stand_in import page_hashes
-from transfers import kv, store
+from linker_scenarios import prompt
+from linker_transfers import kv, store
+from served_request import Served
+from stand_in_server import page_hashes
 
 from hicache_nsa.streams import CpuStream
 from hicache_nsa.testing import fail_next, hold

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any
 
+import linker_scenarios as scenarios
 import pytest
-import scenarios
-from mirror import Mirror
+from page_mirror import Mirror
 
 from hicache_nsa.integrations.linking import device_buffers
 from hicache_nsa.integrations.linking.core import LinkerCore

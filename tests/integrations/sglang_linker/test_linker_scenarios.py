@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from kv_pools import DEVICE_PAGES, DSATokenToKVPool, MHATokenToKVPool, MLATokenToKVPool
-from scenarios import SCENARIOS, longer_prompt, prefix_outlives_suffixes, warm_flush
+from linker_scenarios import SCENARIOS, longer_prompt, prefix_outlives_suffixes, warm_flush
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.__name__)

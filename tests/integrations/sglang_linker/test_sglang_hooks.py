@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scenarios import prefix_outlives_suffixes
-from served import Served
+from linker_scenarios import prefix_outlives_suffixes
+from served_request import Served
 
 pytest.importorskip("sglang.srt", reason="SGLang isn't installed; `make test-sglang` has it")
 

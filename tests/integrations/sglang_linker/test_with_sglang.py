@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from scenarios import SCENARIOS, warm_flush
+from linker_scenarios import SCENARIOS, warm_flush
 
 pytest.importorskip("sglang.srt", reason="SGLang isn't installed; `make test-sglang` has it")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 from kv_pools import PAGE
-from scenarios import prompt
-from stand_in import page_hashes
+from linker_scenarios import prompt
+from stand_in_server import page_hashes
 
 
 def kv(keys: list[str], pages: list[int] | None = None) -> list[Any]:

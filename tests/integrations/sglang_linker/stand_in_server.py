@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
+from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-from mirror import Mirror
-from served import Served, WrongBytes
+from page_mirror import Mirror
+from served_request import Served, WrongBytes
 
 from hicache_nsa.integrations.linking.core import LinkerCore
 from hicache_nsa.integrations.linking.device_buffers import device_buffers
@@ -65,6 +66,7 @@ class StandInServer:
         self.offloads: list[bool] = []
         self.stored: set[str] = set()
         self.served = 0
+        self.forward_stream = linker.forward_stream
 
     # ---- a request ----
 
@@ -85,7 +87,8 @@ class StandInServer:
             raise AssertionError("a load was refused")
         index = self.linker.start_layer_wise_loading()
         assert (index >= 0) == (host > 0)
-        landed = self._forward(index, pages, tail, host)
+        with self._on_forward_stream():
+            landed = self._forward(index, pages, tail, host)
         if not landed:
             self.free.extend(pages)
             return Served(on_device, 0, 0, aborted=True)
@@ -112,6 +115,13 @@ class StandInServer:
         elif wrong:
             raise WrongBytes(wrong[:5])
         return landed
+
+    def _on_forward_stream(self) -> AbstractContextManager[Any]:
+        """SGLang computes on a stream of its own, behind what its scheduler has queued."""
+        if self.device.type != "cuda" or self.forward_stream is None:
+            return nullcontext()
+        self.forward_stream.wait_stream(torch.cuda.current_stream())
+        return torch.cuda.stream(self.forward_stream)
 
     def _offload(self, keys: list[str], pages: list[int]) -> None:
         if keys and self.linker.offload([_kv(keys, self._slots(pages))], session_id=None):

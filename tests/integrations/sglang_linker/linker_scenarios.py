@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from served import Served
+from served_request import Served
 
 from hicache_nsa.testing import fail_next, hold
 

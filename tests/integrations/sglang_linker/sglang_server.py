@@ -113,24 +113,26 @@ def make_cache(params: CacheInitParams, config: dict[str, Any], worker: Worker) 
 class SglangServer:
     """Serves requests with SGLang's cache; compares what the linker brought, layer by layer."""
 
-    def __init__(self, pool: Any, mirror: Mirror, config: dict[str, Any], core: str) -> None:
+    def __init__(
+        self, pool: Any, mirror: Mirror, config: dict[str, Any], core: str, **params: Any
+    ) -> None:
         self.pool = pool
         self.mirror = mirror
         self.page_size = pool.page_size
-        self.params = cache_params(pool, core)
+        self.params = cache_params(pool, core, **params)
         self.allocator = self.params.token_to_kv_pool_allocator
         self.worker = Worker()
         self.cache = make_cache(self.params, config, self.worker)
         self.linker = self.cache.linker.cache_linker
         self.results: list[bool] = []
-        self._take = self.cache.linker.take_completed_offloads
-        self.cache.linker.take_completed_offloads = self._taken
+        self._commit = self.cache.linker.commit_completed_offloads
+        self.cache.linker.commit_completed_offloads = self._committed
         self.served = 0
 
-    def _taken(self, count: int) -> list[bool]:
-        taken = self._take(count)
-        self.results += taken
-        return taken
+    def _committed(self, successes: list[bool]) -> None:
+        """What ranks have agreed on."""
+        self.results += successes
+        self._commit(successes)
 
     # ---- a request ----
 

@@ -3,10 +3,11 @@
 # make test-sanitizers  the C++ tests under the address and the thread sanitizer (not part of make test)
 # make bench-cpp  the C++ bench binary, build/bench-cpp/bench/cpp/hicache_bench
 # make test-gpu  tests/gpu and a part of it under compute-sanitizer; bench/measure_gpu.sh measures (both need a GPU)
+# make test-sglang  the linker's tests with SGLang's own cache, in an environment of their own (no GPU)
 # make lint   the pre-commit hooks: ruff, mypy --strict, clang-format    make format   applies the fixes
 # make clean  removes the environment and the builds
 #
-# Variables: PYTHON (3.10 or newer), VENV, TORCH (the pinned requirement), DEMO (options of `hicache demo`),
+# Variables: PYTHON (3.10 or newer), VENV, SGLANG_VENV, TORCH (the pinned requirement), DEMO (options of `hicache demo`),
 # JOBS (parallel compile jobs).
 
 PYTHON ?= python3
@@ -17,7 +18,11 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CPP_BUILD ?= build/cpp-tests
 BENCH_BUILD ?= build/bench-cpp
 
+SGLANG_VENV ?= .venv-sglang
+SGLANG_TESTS := tests/integrations/sglang_linker
+
 BIN := $(VENV)/bin
+SGLANG_PIP := $(SGLANG_VENV)/bin/python -m pip --disable-pip-version-check
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # The package is installed again when one of these has changed.
 SOURCES := pyproject.toml CMakeLists.txt README.md $(shell find src cpp -type f -not -name '*.pyc' -not -path 'cpp/tests/*')
@@ -31,7 +36,7 @@ PATH="$(abspath $(BIN)):$$PATH" cmake --build $(1) --parallel $(JOBS)
 PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir $(1) --output-on-failure --no-tests=error
 endef
 
-.PHONY: help demo test lint format test-cpp test-sanitizers test-python test-gpu bench-cpp install-demo install-test clean
+.PHONY: help demo test lint format test-cpp test-sanitizers test-python test-gpu test-sglang bench-cpp install-demo install-test clean
 .DEFAULT_GOAL := help
 
 help:
@@ -123,5 +128,22 @@ test-gpu: install-test
 	        $(BIN)/python -m pytest -q tests/gpu/test_bytes.py -k '656 and padded' || exit 1; \
 	done
 
+# SGLang without its kernels for GPUs: its cache, pools and plugins are Python and one Rust module.
+$(SGLANG_VENV)/.installed: $(SGLANG_TESTS)/requirements.txt
+	@echo "Making the environment $(SGLANG_VENV) with SGLang ..."
+	@$(PYTHON) -m venv $(SGLANG_VENV)
+	@$(SGLANG_PIP) install --quiet '$(TORCH)'
+	@$(SGLANG_PIP) install --quiet 'transformers==5.19.0' 'pydantic>=2' 'httpx<1' 'pytest>=8' 'pytest-timeout>=2.3'
+	@$(SGLANG_PIP) install --quiet --no-deps -r $(SGLANG_TESTS)/requirements.txt
+	@touch $@
+
+$(SGLANG_VENV)/.test: $(SGLANG_VENV)/.installed $(SOURCES)
+	@echo "Building the C++ core and installing hicache-nsa into $(SGLANG_VENV) ..."
+	@$(SGLANG_PIP) install --quiet .
+	@touch $@
+
+test-sglang: $(SGLANG_VENV)/.test
+	OMP_WAIT_POLICY=PASSIVE $(SGLANG_VENV)/bin/python -m pytest -q $(SGLANG_TESTS)
+
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) $(SGLANG_VENV) build dist

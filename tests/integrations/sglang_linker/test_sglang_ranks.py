@@ -21,7 +21,7 @@ def test_f17_ranks_with_different_host_pools_make_the_same_decisions(tmp_path: P
     Both serve every request alike, with the bytes that the pages should have, and see the same
     results of the same offloads.
     """
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", ""), str(HERE / "stubs")])
     script, meeting = str(HERE / "rank_process.py"), str(tmp_path / "meeting")
     ranks = [
         subprocess.Popen(

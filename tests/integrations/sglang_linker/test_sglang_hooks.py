@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from linker_scenarios import prefix_outlives_suffixes
 from served_request import Served
 
@@ -102,6 +103,26 @@ def test_f12_without_a_flush_nothing_is_stored_until_the_next_one(
     assert server.settle() == [False]
     server.flush()
     assert server.serve(more) == Served(0, 0, 5)
+    assert server.settle() == [True]
+
+
+def test_f12_an_update_in_several_calls_ends_clean(
+    plugged: None, make_sglang_server: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Begin, update and flush, end: nobody was served in between, so nothing stays suspended."""
+    server = stored(make_sglang_server(keep_on_flush="auto"))
+    made = manager(server, lambda: (True, ""))
+    monkeypatch.setattr(torch.distributed, "barrier", lambda **_: None)
+    updater = made.tp_worker.weight_update_runners()[0][1].weight_updater
+    updater.begin_weight_update = lambda: None
+    updater.end_weight_update = lambda **_: None
+    made.tp_cpu_group, made._session = None, None
+    assert made.begin_weight_update(SimpleNamespace(selector="all")).success
+    assert made.update_weights_from_disk(REQUEST).success
+    assert made.end_weight_update(SimpleNamespace()).success
+    stats = server.linker.stats()
+    assert (stats.invalidations, stats.suspended, stats.host.hit_pages) == (2, False, 0)
+    assert server.serve(TOKENS) == Served(0, 0, 4)
     assert server.settle() == [True]
 
 

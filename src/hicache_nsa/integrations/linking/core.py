@@ -72,6 +72,7 @@ class LinkerCore:
         self._hit_pages = 0
         self._invalidations = 0
         self._suspended = False
+        self._clean = True  # nothing has come to the device since the last flush
         self._closed = False
         live.add(self)
 
@@ -95,6 +96,7 @@ class LinkerCore:
         """Every restorable length, in pages of the uncached tail; keeps the longest for ``rid``."""
         keys = _kv_keys(transfers)
         self._lookups += 1
+        self._clean = False
         self._leases.expire()
         found = 0 if self._suspended or not keys else self.index.prefix(keys)
         least = max(1, -(-self.options.load_back_threshold // self.page_size))
@@ -135,6 +137,7 @@ class LinkerCore:
         transfer = _kv(transfers)
         if transfer is None or not transfer.keys:
             return False
+        self._clean = False
         self._leases.expire()
         self._loads.collect()
         if self._suspended:
@@ -165,18 +168,19 @@ class LinkerCore:
         self._quiet()
         self.resets += 1
         self._suspended = False
+        self._clean = True
         kept = len(self.index)
         if not self.keep_on_flush:
             log.info("flushed; %d host pages dropped", self.index.reset())
         else:
             log.info("flushed; %d host pages kept", kept)
 
-    def invalidate(self, *, flushed: bool = False) -> None:
+    def invalidate(self) -> None:
         """The weights have changed: drop every host page.
 
-        flushed: whether the device cache was flushed since. If not, its KV may be of the old
-            weights, and so will be what is computed on it: nothing is stored and nothing is found
-            until the next ``reset()``.
+        If there was a request since the last flush, the device may hold KV of the old weights, and
+        so will be what is computed on it: then nothing is stored and nothing is found until the
+        next ``reset()``.
         """
         if self._closed:
             return
@@ -184,12 +188,12 @@ class LinkerCore:
         self._loads.fail_queued("the weights have changed")
         self.quiesce()
         self._invalidations += 1
-        self._suspended = not flushed
+        self._suspended = not self._clean
         dropped = self.index.reset()
         log.info(
             "the weights have changed: %d host pages dropped%s",
             dropped,
-            "" if flushed else "; suspended until the next flush",
+            "; suspended until the next flush" if self._suspended else "",
         )
 
     def close(self) -> None:

@@ -9,11 +9,7 @@ from typing import Protocol
 class LiveLinker(Protocol):
     """What the hooks on weight updates need of a linker."""
 
-    @property
-    def resets(self) -> int:
-        """Flushes so far."""
-
-    def invalidate(self, *, flushed: bool = False) -> None:
+    def invalidate(self) -> None:
         """Drop every host page; see ``LinkerCore.invalidate``."""
 
     def quiesce(self) -> None:
@@ -38,15 +34,13 @@ def linkers() -> list[LiveLinker]:
     return list(_linkers)
 
 
-def invalidate_all(*, flushed: bool = False) -> int:
+def invalidate_all() -> int:
     """The model's weights have changed: drop the host pages of every linker of this process.
 
-    flushed: whether the device cache was flushed after the change. If not, nothing is stored and
-        nothing found until the next flush, as the device may still hold KV of the old weights.
-
-    Returns how many linkers there were. It has to be called on every rank.
+    Returns how many linkers there were. It has to be called on every rank, and the device flushed:
+    ``LinkerCore.invalidate`` says what happens until then.
     """
     found = linkers()
     for linker in found:
-        linker.invalidate(flushed=flushed)
+        linker.invalidate()
     return len(found)

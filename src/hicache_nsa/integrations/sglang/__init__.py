@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hicache_nsa.integrations.linking.live import invalidate_all
-from hicache_nsa.integrations.sglang.installed import require_sglang
+from hicache_nsa.integrations.sglang.installed import require_sglang, without_linkers
 
 if TYPE_CHECKING:
     from hicache_nsa.integrations.sglang.linker import HiCacheLinker
@@ -29,6 +29,8 @@ require_sglang()
 def __getattr__(name: str) -> Any:
     if name != "HiCacheLinker":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from hicache_nsa.integrations.sglang.linker import HiCacheLinker
-
+    try:
+        from hicache_nsa.integrations.sglang.linker import HiCacheLinker
+    except ImportError as error:
+        raise without_linkers(error) from error
     return HiCacheLinker

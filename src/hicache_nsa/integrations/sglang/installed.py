@@ -29,6 +29,16 @@ def require_sglang() -> None:
         )
 
 
+def without_linkers(error: ImportError) -> ImportError:
+    """What to raise where this SGLang lacks something that the linker imports of it."""
+    if not (error.name or "").startswith("sglang"):
+        return error
+    return ImportError(
+        f"sglang {installed_version() or 'of unknown version'} has no external linkers as this "
+        f"adapter knows them ({error}); supported: {SUPPORTED}"
+    )
+
+
 def warn_untested() -> None:
     """Say so once at start if this version of SGLang is one that nobody has tested."""
     found = installed_version()

@@ -146,21 +146,21 @@ void bind_page_index(nb::module_& m) {
           "The names that PageIndex knows, comma-separated.");
     nb::class_<PageIndex>(m, "PageIndex", "Keys to pages; hicache_nsa.PageIndex documents it.")
         .def(nb::init<int64_t, std::string_view>(), "pages"_a, "policy"_a)
-        .def("lookup", &lookup, "keys"_a, nb::rv_policy::copy,
+        .def("lookup", &lookup, "keys"_a.none(), nb::rv_policy::copy,
              "uint8 a key: 0 miss, 1 pending, 2 hit.")
         .def(
             "prefix",
             [](const PageIndex& self, nb::handle keys) { return self.prefix(Keys(keys).view()); },
-            "keys"_a, "How many of the first keys are hits.")
-        .def("pin", &pin, "keys"_a, nb::rv_policy::copy,
+            "keys"_a.none(), "How many of the first keys are hits.")
+        .def("pin", &pin, "keys"_a.none(), nb::rv_policy::copy,
              "The pages; KeyError that names a key which is no hit.")
         .def(
             "unpin", [](PageIndex& self, nb::handle keys) { self.unpin(Keys(keys).view()); },
-            "keys"_a, "ValueError, nothing unpinned: a key with too few pins.")
+            "keys"_a.none(), "ValueError, nothing unpinned: a key with too few pins.")
         .def(
             "touch", [](PageIndex& self, nb::handle keys) { self.touch(Keys(keys).view()); },
-            "keys"_a)
-        .def("begin_store", &begin_store, "keys"_a, "parent"_a.none(), "priority"_a,
+            "keys"_a.none())
+        .def("begin_store", &begin_store, "keys"_a.none(), "parent"_a.none(), "priority"_a,
              nb::sig("def begin_store(self, keys: object, parent: bytes | str | None, "
                      "priority: int) -> tuple[list[bytes | str], "
                      "Annotated[NDArray[numpy.int64], dict(shape=(None,))], "
@@ -171,7 +171,7 @@ void bind_page_index(nb::module_& m) {
             [](PageIndex& self, nb::handle keys, bool success) {
                 return python_keys(self.finish_store(Keys(keys).view(), success));
             },
-            "keys"_a, "success"_a,
+            "keys"_a.none(), "success"_a,
             nb::sig("def finish_store(self, keys: object, success: bool) -> list[bytes | str]"),
             "The keys that are misses by it.")
         .def("reset", &PageIndex::reset, "Drops everything; how many keys that were.")

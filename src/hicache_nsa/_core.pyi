@@ -145,19 +145,19 @@ class PageIndex:
 
     def __init__(self, pages: int, policy: str) -> None: ...
 
-    def lookup(self, keys: object) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
+    def lookup(self, keys: object | None) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
         """uint8 a key: 0 miss, 1 pending, 2 hit."""
 
-    def prefix(self, keys: object) -> int:
+    def prefix(self, keys: object | None) -> int:
         """How many of the first keys are hits."""
 
-    def pin(self, keys: object) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]:
+    def pin(self, keys: object | None) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]:
         """The pages; KeyError that names a key which is no hit."""
 
-    def unpin(self, keys: object) -> None:
+    def unpin(self, keys: object | None) -> None:
         """ValueError, nothing unpinned: a key with too few pins."""
 
-    def touch(self, keys: object) -> None: ...
+    def touch(self, keys: object | None) -> None: ...
 
     def begin_store(self, keys: object, parent: bytes | str | None, priority: int) -> tuple[list[bytes | str], Annotated[NDArray[numpy.int64], dict(shape=(None,))], list[bytes | str]] | None:
         """Keys to be stored, their pages, keys evicted for them; None: no room."""

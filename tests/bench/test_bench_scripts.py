@@ -18,3 +18,15 @@ def test_host_extents(tmp_path: Path) -> None:
     report = json.loads(out.read_text())
     assert report["trace"] == "trace.jsonl" and report["device_pages"] == 16
     assert report["distinct_pages"] > 0 and len(report["cases"]) == 1
+
+
+def test_page_index(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    script = [sys.executable, str(ROOT / "bench" / "page_index.py")]
+    options = ["--pages", "3000", "--rounds", "8", "--policies", "lru", "mru", "--json", str(out)]
+    subprocess.run([*script, *options], check=True, capture_output=True)
+    lru, mru = json.loads(out.read_text())["cases"]
+    assert lru["id"] == "page_index/lru/3000" and mru["policy"] == "mru"
+    assert lru["verified"] and lru["lookup_us"] > 0 and lru["store_evicting_us"] > 0
+    refused = subprocess.run([*script, "--pages", "1500"], capture_output=True, text=True)
+    assert refused.returncode == 2 and "multiples of 1000" in refused.stderr

@@ -7,6 +7,7 @@ compares each page that comes back, every byte, layer by layer.
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 from served_request import Served
@@ -127,6 +128,22 @@ def failed_offload(server: Any) -> None:
     server.check()
 
 
+def layer_by_layer(server: Any) -> None:
+    """A forward that comes before its pages waits for them: the copy is held for a while."""
+    tokens = prompt(13, 4, server.page_size)
+    server.serve(tokens)
+    server.settle()
+    server.flush()
+    engine = server.linker.engine
+    engine.hold("h2d")
+    timer = threading.Timer(0.3, engine.release, ["h2d"])
+    timer.start()
+    assert server.serve(tokens) == Served(0, 4, 0)
+    timer.join()
+    server.settle()
+    server.check()
+
+
 def first_in_first_out(server: Any) -> None:
     """Nothing completes past an offload that is in flight, even if it needs no copy (F17)."""
     one, two = prompt(8, 2, server.page_size), prompt(9, 2, server.page_size)
@@ -205,6 +222,7 @@ SCENARIOS = [
     host_eviction,
     failed_load,
     failed_offload,
+    layer_by_layer,
     first_in_first_out,
     reset_in_flight,
     many_requests,

@@ -61,14 +61,19 @@ def linker_config(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def make_linker(params: CacheInitParams, config: dict[str, Any], **server_args: Any) -> Any:
+def make_linker(
+    params: CacheInitParams,
+    config: dict[str, Any],
+    components: frozenset[Any] = frozenset({ComponentType.FULL}),
+    **server_args: Any,
+) -> Any:
     """A linker alone, through SGLang's factory and its checks."""
     return create_unified_cache_linker(
         SimpleNamespace(**server_args),
         params,
         backend="dynamic",
         config=linker_config(config),
-        components={ComponentType.FULL},
+        components=set(components),
         forward_stream=None,
     )
 

@@ -12,6 +12,7 @@ from page_mirror import Mirror
 
 from hicache_nsa.integrations.linking import device_buffers
 from hicache_nsa.integrations.linking.core import LinkerCore
+from hicache_nsa.integrations.linking.layer_counter import LayerCounter
 from hicache_nsa.integrations.linking.loads import Loads
 from hicache_nsa.integrations.linking.offloads import Offloads
 from hicache_nsa.page_index import PageIndex
@@ -65,6 +66,10 @@ def index_keys_zeroed(patch: Patch) -> None:
     patch.setattr(Loads, "finish", zeroed)
 
 
+def layers_not_awaited(patch: Patch) -> None:
+    patch.setattr(LayerCounter, "wait_until", lambda self, layer: None)
+
+
 def failures_ignored(patch: Patch) -> None:
     finish = Loads.finish
     patch.setattr(Loads, "finish", lambda self, batch: finish(self, batch) or True)
@@ -102,6 +107,7 @@ MUTANTS = [
     (saves_swapped, scenarios.warm_flush),
     (no_indexer, scenarios.warm_flush),
     (index_keys_zeroed, scenarios.warm_flush),
+    (layers_not_awaited, scenarios.layer_by_layer),
     (failures_ignored, scenarios.failed_load),
     (failed_saves_published, scenarios.failed_offload),
     (completions_overtake, scenarios.first_in_first_out),

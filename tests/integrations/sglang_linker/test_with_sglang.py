@@ -14,7 +14,10 @@ from linker_scenarios import SCENARIOS, warm_flush
 pytest.importorskip("sglang.srt", reason="SGLang isn't installed; `make test-sglang` has it")
 
 import torch
+from sglang.srt.mem_cache.unified_cache.components import ComponentType
+from sglang.srt.runtime_context import get_parallel
 from sglang_pools import dsa_pool, mha_pool, mla_pool
+from sglang_server import cache_params, make_linker
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.__name__)
@@ -89,3 +92,41 @@ def test_rows_of_another_namespace_are_not_found(make_sglang_server: Callable[..
     server.flush()
     assert server.serve(tokens, extra_key="adapter").host == 4
     assert server.serve(tokens).host == 4
+
+
+def test_the_factory_refuses_by_name(one_rank: None) -> None:
+    """SGLang's factory passes our class, and our class what it does not support."""
+    pool = mla_pool()
+    params = cache_params(pool, "python")
+    config = {"host_pages": 4, "workers": 1}
+    with pytest.raises(ValueError, match="'spare' is no option of HiCacheLinker"):
+        make_linker(params, {**config, "spare": 0.1})
+    with pytest.raises(ValueError, match="exactly one of host_size and host_pages"):
+        make_linker(params, {})
+    with pytest.raises(ValueError, match="--disaggregation-mode decode"):
+        make_linker(params, config, disaggregation_mode="decode")
+    with pytest.raises(ValueError, match="--enable-memory-saver needs the hooks"):
+        make_linker(params, config, enable_memory_saver=True)
+    with pytest.raises(ValueError, match=r"pipeline parallelism \(pp_size=2\)"):
+        make_linker(cache_params(pool, "python", pp_size=2), config)
+    with pytest.raises(ValueError, match="SWA components; supported: FULL"):
+        make_linker(params, config, {ComponentType.FULL, ComponentType.SWA})
+    with get_parallel().override(attn_dcp_size=2), pytest.raises(ValueError, match="dcp_size=2"):
+        make_linker(params, config)
+    pool.__class__ = type("MLATokenToKVPoolFP4", (type(pool),), {})
+    with pytest.raises(ValueError, match="MLATokenToKVPoolFP4 is not supported; supported: DSA"):
+        make_linker(params, config)
+
+
+def test_arguments_of_a_later_interface_are_no_error(one_rank: None) -> None:
+    from hicache_nsa.integrations.sglang import HiCacheLinker
+
+    linker = HiCacheLinker(
+        None,
+        cache_params(mla_pool(), "python"),
+        components={ComponentType.FULL},
+        extra_config={"host_pages": 4, "workers": 1},
+        something_new=1,
+    )
+    assert linker.lookup("x", [], deadline=3) == []
+    linker.close()

@@ -92,7 +92,7 @@ def with_attribute(pool: Any, name: str, value: Any) -> Any:
         (lambda: with_attribute(MHATokenToKVPool(4), "k_scale_buffer", []), "scales of a quant"),
         (lambda: with_attribute(DSATokenToKVPool(4), "layer_shard_enabled", True), "shared out"),
         (lambda: with_attribute(DSATokenToKVPool(4), "kpool_use_compress", True), "a tail a req"),
-        (lambda: DSATokenToKVPool(4, 2, sharing=(0, 1)), "no layer of this rank owns indexer"),
+        (lambda: DSATokenToKVPool(4, 2, sharing=(0, 1)), "no layer of this rank owns 'index_k'"),
         (lambda: MLATokenToKVPool(4, 0), "no layers on this rank"),
     ],
 )

@@ -39,11 +39,15 @@ def test_pools_and_layouts(
 
 
 def test_f09_draft_pools_travel_with_the_target(make_server: Callable[..., Any]) -> None:
-    drafts = (DSATokenToKVPool(DEVICE_PAGES, 1), MLATokenToKVPool(DEVICE_PAGES, 2))
+    drafts = (
+        DSATokenToKVPool(DEVICE_PAGES, 1),
+        DSATokenToKVPool(DEVICE_PAGES, 1, sharing=(0,)),  # with the target's top-k
+        MLATokenToKVPool(DEVICE_PAGES, 1),
+    )
     server = make_server(DSATokenToKVPool(DEVICE_PAGES, 3), drafts=drafts)
-    assert {"draft0_latent", "draft0_index_k", "draft1_latent"} <= {
-        buffer.name for buffer in server.linker.engine.device_pool.format.buffers
-    }
+    names = [buffer.name for buffer in server.linker.engine.device_pool.format.buffers]
+    ours = ["latent", "index_k"]
+    assert names == [*ours, "draft0_latent", "draft0_index_k", "draft1_latent", "draft2_latent"]
     longer_prompt(server)
 
 

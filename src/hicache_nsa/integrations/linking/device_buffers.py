@@ -57,8 +57,11 @@ def device_buffers(kvcache: Any, page_size: int, drafts: Sequence[Any] = ()) -> 
     tensors = [first for group in groups for first in group.tensors[:1]]
     if not tensors:
         raise ValueError(f"{_name(kvcache)} has no layers on this rank")
+    for group in groups:
+        if not _owned(group):
+            raise ValueError(f"{_name(kvcache)}: no layer of this rank owns {group.name!r}")
     device = str(tensors[0].device)
-    pages = min(_pages(group, page_size) for group in groups if _owned(group))
+    pages = min(_pages(group, page_size) for group in groups)
     buffers = [_buffer(group, group.name, 0, page_size) for group in groups]
     found = {group.name: _cut(group, pages, page_size) for group in groups}
     depth = 0
@@ -113,10 +116,7 @@ def _dsa(pool: Any) -> list[_Group]:
             f"{_name(pool)} has {len(latent)} latent and {len(index)} indexer buffers; one a layer "
             "of each is expected (0 rows where a layer shares another one's top-k)"
         )
-    groups = [_Group("latent", ROWS_OF_TOKENS, latent), _Group("index_k", ROWS_OF_PAGES, index)]
-    if not _owned(groups[1]):
-        raise ValueError(f"{_name(pool)}: no layer of this rank owns indexer keys")
-    return groups
+    return [_Group("latent", ROWS_OF_TOKENS, latent), _Group("index_k", ROWS_OF_PAGES, index)]
 
 
 def _mla(pool: Any) -> list[_Group]:

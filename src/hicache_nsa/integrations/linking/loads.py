@@ -61,16 +61,6 @@ class Loads:
         self.loaded_pages = 0
         self.failed_batches = 0
 
-    @property
-    def queued(self) -> int:
-        """Requests whose load has not been started."""
-        return len(self._queued)
-
-    @property
-    def in_flight(self) -> int:
-        """Batches whose copy has not ended."""
-        return sum(not batch.ended() for batch in self._batches.values())
-
     def queue(self, rid: str, keys: list[str], slots: Any) -> None:
         """Queue a load of ``keys`` into token ``slots`` [len(keys) * page_size].
 

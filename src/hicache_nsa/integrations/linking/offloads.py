@@ -53,9 +53,6 @@ class Offloads:
         self.failed = 0
         self.refused = 0
 
-    def __len__(self) -> int:
-        return len(self._running) + len(self._ended)
-
     def add(self, keys: list[str], slots: Any) -> None:
         """Store ``keys`` from token ``slots``, as far as they aren't stored yet.
 

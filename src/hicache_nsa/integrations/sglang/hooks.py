@@ -55,12 +55,11 @@ def before_release(*args: Any, **kwargs: Any) -> None:
 def before_match(wrapper: Any, key: Any, req: Any, result: Any, *_: Any, **__: Any) -> None:
     """Tell a linker of ours which hash ends the part of ``req``'s prompt that is on the device."""
     above = getattr(wrapper.cache_linker, "above", None)
-    if above is None:
+    last_hash = getattr(wrapper.cache, "get_last_hash_value", None)
+    if above is None or last_hash is None:
         return
-    last = None
-    if result.device_prefix_len > 0:
-        last = wrapper.cache.get_last_hash_value(result.last_device_node)
-    above(req.rid, last)
+    on_device = getattr(result, "device_prefix_len", 0) > 0
+    above(req.rid, last_hash(result.last_device_node) if on_device else None)
 
 
 def missing_hooks() -> list[str]:

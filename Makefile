@@ -5,11 +5,12 @@
 # make test-gpu  tests/gpu and a part of it under compute-sanitizer; bench/measure_gpu.sh measures (both need a GPU)
 # make test-transformers  PrefixCache with each version in TRANSFORMERS (not part of make test)
 # make test-vllm  our vLLM adapter in a real engine on the CPU, in an environment of its own (3.5 GB; needs Python 3.11)
+# make test-sglang  the linker's tests with SGLang's own cache, in an environment of their own (no GPU)
 # make lint   the pre-commit hooks: ruff, mypy --strict, clang-format    make format   applies the fixes
 # make clean  removes the environments and the builds
 #
-# Variables: PYTHON (3.10 or newer), VENV, VLLM_VENV, VLLM (the requirement), TORCH (the pinned requirement), DEMO
-# (options of `hicache demo`), JOBS (parallel compile jobs), TRANSFORMERS (versions, "5.17.0 5.24.0").
+# Variables: PYTHON (3.10 or newer), VENV, VLLM_VENV, VLLM (the requirement), SGLANG_VENV, TORCH (the pinned
+# requirement), DEMO (options of `hicache demo`), JOBS (parallel compile jobs), TRANSFORMERS (versions).
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -22,7 +23,11 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CPP_BUILD ?= build/cpp-tests
 BENCH_BUILD ?= build/bench-cpp
 
+SGLANG_VENV ?= .venv-sglang
+SGLANG_TESTS := tests/integrations/sglang_linker
+
 BIN := $(VENV)/bin
+SGLANG_PIP := $(SGLANG_VENV)/bin/python -m pip --disable-pip-version-check
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 VLLM_PIP := $(VLLM_VENV)/bin/python -m pip --disable-pip-version-check
 # The package is installed again when one of these has changed.
@@ -37,7 +42,8 @@ PATH="$(abspath $(BIN)):$$PATH" cmake --build $(1) --parallel $(JOBS)
 PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir $(1) --output-on-failure --no-tests=error
 endef
 
-.PHONY: help demo test lint format test-cpp test-sanitizers test-python test-gpu test-transformers test-vllm bench-cpp install-demo install-test clean
+.PHONY: help demo test lint format test-cpp test-sanitizers test-python test-gpu test-transformers test-vllm test-sglang bench-cpp \
+    install-demo install-test clean
 .DEFAULT_GOAL := help
 
 help:
@@ -158,5 +164,22 @@ test-transformers: install-test
 test-vllm: $(VLLM_VENV)/.package
 	OMP_WAIT_POLICY=PASSIVE $(VLLM_VENV)/bin/python -m pytest -q tests/engine_vllm tests/integrations
 
+# SGLang without its kernels for GPUs: its cache, pools and plugins are Python and one Rust module.
+$(SGLANG_VENV)/.installed: $(SGLANG_TESTS)/requirements.txt
+	@echo "Making the environment $(SGLANG_VENV) with SGLang ..."
+	@$(PYTHON) -m venv $(SGLANG_VENV)
+	@$(SGLANG_PIP) install --quiet '$(TORCH)'
+	@$(SGLANG_PIP) install --quiet 'transformers==5.19.0' 'pydantic>=2' 'httpx<1' 'pytest>=8' 'pytest-timeout>=2.3'
+	@$(SGLANG_PIP) install --quiet --no-deps -r $(SGLANG_TESTS)/requirements.txt
+	@touch $@
+
+$(SGLANG_VENV)/.test: $(SGLANG_VENV)/.installed $(SOURCES)
+	@echo "Building the C++ core and installing hicache-nsa into $(SGLANG_VENV) ..."
+	@$(SGLANG_PIP) install --quiet .
+	@touch $@
+
+test-sglang: $(SGLANG_VENV)/.test
+	OMP_WAIT_POLICY=PASSIVE $(SGLANG_VENV)/bin/python -m pytest -q $(SGLANG_TESTS)
+
 clean:
-	rm -rf $(VENV) $(VENV)-transformers-* $(VLLM_VENV) build dist
+	rm -rf $(VENV) $(VENV)-transformers-* $(VLLM_VENV) $(SGLANG_VENV) build dist

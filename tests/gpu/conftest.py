@@ -12,6 +12,7 @@ from hicache_nsa import _core
 TESTS = Path(__file__).parents[1]
 sys.path.append(str(TESTS / "cache"))  # the random driver
 sys.path.append(str(TESTS / "cases"))  # heartbeat
+sys.path.append(str(TESTS / "integrations" / "sglang_linker"))  # scenarios of the linker
 
 
 def why_not() -> str | None:

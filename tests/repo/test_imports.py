@@ -76,6 +76,7 @@ def loaded_by(statement: str) -> set[str]:
 def test_the_package_loads_nothing_of_the_extras() -> None:
     optional = {
         "torch",
+        "sglang",
         "transformers",
         "tokenizers",
         "rich",

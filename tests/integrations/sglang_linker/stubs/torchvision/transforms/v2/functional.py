@@ -1,0 +1,1 @@
+"""Imported by name only."""

@@ -39,7 +39,7 @@ class PromptUse:
         return self.prompt_tokens - self.device_hit_tokens - self.host_hit_tokens
 
 
-class PrefixCache(DynamicCache):  # type: ignore[misc]
+class PrefixCache(DynamicCache):
     """Hand the same one to every ``generate()`` of ``model``, with the whole prompt:
 
     >>> cache = PrefixCache(model, host_size="1GiB")                      # doctest: +SKIP

@@ -55,3 +55,9 @@ def test_the_rule_for_paths() -> None:
 
 def test_nothing_is_left_to_do() -> None:
     assert lines_with(LEFT_OVER, [path for path in text_files() if path.suffix in CODE]) == []
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    """pytest imports them by name."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))

@@ -95,10 +95,10 @@ class LinkerCore:
     def lookup(self, rid: str, transfers: Sequence[Any], **_: Any) -> list[int]:
         """Every restorable length, in pages of the uncached tail; keeps the longest for ``rid``."""
         keys = _kv_keys(transfers)
+        found = 0 if self._suspended or not keys else self.index.prefix(keys)  # refuses bad keys
         self._lookups += 1
         self._clean = False
         self._leases.expire()
-        found = 0 if self._suspended or not keys else self.index.prefix(keys)
         least = max(1, -(-self.options.load_back_threshold // self.page_size))
         if found < least:
             found = 0

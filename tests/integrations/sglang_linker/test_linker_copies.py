@@ -326,6 +326,19 @@ def test_close_waits_and_is_idempotent(make_server: Make) -> None:
     server.linker.invalidate()
 
 
+def test_f12_a_prompt_of_less_than_a_page_is_a_request_too(make_server: Make) -> None:
+    """It grows beyond a page under old and new weights, and SGLang looks nothing up for it."""
+    server = make_server()
+    server.linker.reset()
+    server.linker.above("short", None)
+    server.linker.invalidate()
+    assert server.linker.stats().suspended
+    assert server.linker.offload(kv(["a" * 64], [5]))
+    assert server.linker.num_completed_offloads() == 1
+    assert not server.linker.pop_completed_offload()
+    assert server.linker.lookup("x", kv(["a" * 64])) == []
+
+
 # ---- what SGLang would not do, and what a driver may ----
 
 

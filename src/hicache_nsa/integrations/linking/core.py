@@ -87,7 +87,10 @@ class LinkerCore:
 
         SGLang doesn't say; our hook on its match does. It counts as used, though nobody asks for
         it, and what is stored below it keeps it from eviction.
+
+        The first sign of a request: for a prompt of less than a page there is no ``lookup``.
         """
+        self._clean = False
         self._above = (rid, key)
         if key is not None:
             self.index.touch([key])

@@ -1,6 +1,7 @@
 #include "core/page_index.h"
 
 #include <algorithm>
+#include <iterator>
 #include <ranges>
 
 #include "core/errors.h"
@@ -202,15 +203,13 @@ std::optional<IndexStore> PageIndex::begin_store(std::span<const Key> keys, cons
     size_t end = 0;  // keys from here on would have a gap above them
     if (parent != nullptr) kept.push_back(table_.find(*parent));
     if (parent == nullptr || state_of(kept[0]) != KeyState::kMiss) {
-        for (; end < keys.size(); ++end) {
-            if (pages[end] == kNoPage) {
-                store.positions.push_back(end);
-            } else if (entries_[pages[end]].withheld) {
-                break;
-            } else {
-                kept.push_back(pages[end]);
-            }
+        for (; end < keys.size() && (pages[end] == kNoPage || !entries_[pages[end]].withheld);
+             ++end) {
+            if (pages[end] == kNoPage) store.positions.push_back(end);
         }
+        std::ranges::copy_if(pages, std::back_inserter(kept), [this](uint32_t page) {
+            return state_of(page) != KeyState::kMiss;  // also those below a gap
+        });
     }
     const auto wanted = static_cast<int64_t>(store.positions.size());
     if (wanted > 0 && !make_room(wanted, kept, store.evicted)) return std::nullopt;

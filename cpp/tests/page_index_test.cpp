@@ -128,6 +128,18 @@ TEST(PageIndex, NothingOfTheChainGoesForTheChain) {
     EXPECT_EQ(index.prefix({"a", "b", "c", "d"}), 4);
 }
 
+TEST(PageIndex, NothingOfTheCallGoesForTheCall) {
+    Index index(4);
+    index.store({"own"});  // used longest ago
+    index.store({"other"});
+    ASSERT_TRUE(index.begin({"p"}));
+    index.store({"held"}, "p");
+    index.pin({"held"});
+    index.finish({"p"}, false);  // held is withheld: what comes after it has a gap above
+    EXPECT_EQ(index.store({"1", "2", "held", "own"}), (Names{"other"}));
+    EXPECT_EQ(index.states({"1", "2", "held", "own"}), "hh-h");
+}
+
 TEST(PageIndex, AFailedStoreTakesWhatIsBelowItAlong) {
     Index index(8);
     index.store({"a"});

@@ -104,7 +104,7 @@ class IndexModel:
                 break
             chain.append(key)
         new = [key for key in chain if key not in self.entries]
-        kept = set(chain) | {parent} if parent is not None else set(chain)
+        kept = set(keys) | {parent} if parent is not None else set(keys)
         return new, chain, self.victims(max(0, len(new) - self.free), kept)
 
     def begin_store(

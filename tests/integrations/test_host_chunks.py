@@ -133,6 +133,24 @@ def test_spare_chunks_are_freed_with_the_store_that_evicts() -> None:
     assert host.take_counts().evicted == 7
 
 
+def test_as_many_spare_chunks_as_may_go() -> None:
+    host = HostChunks(6, spare=5)
+    stored(host, keys("a", 6))
+    host.load(keys("a", 2))
+    evicted = stored(host, keys("b", 1))
+    assert sorted(evicted) == keys("a", 6)[2:]
+    assert host.stats().free_pages == 3
+    host.check()
+
+
+def test_a_key_that_stands_there_twice_changes_nothing() -> None:
+    host = HostChunks(4)
+    stored(host, [b"old"]), stored(host, [b"new"])
+    with pytest.raises(ValueError, match="again"):
+        host.store([b"old", b"c", b"c"])
+    assert stored(host, keys("b", 3)) == [b"old"]
+
+
 def test_f18_a_reset_forgets_what_is_in_flight_too() -> None:
     host = HostChunks(4)
     stored(host, keys("a", 2))

@@ -324,3 +324,62 @@ def test_close_waits_and_is_idempotent(make_server: Make) -> None:
     server.linker.close()
     server.linker.reset()
     server.linker.invalidate()
+
+
+def test_f12_a_prompt_of_less_than_a_page_is_a_request_too(make_server: Make) -> None:
+    """It grows beyond a page under old and new weights, and SGLang looks nothing up for it."""
+    server = make_server()
+    server.linker.reset()
+    server.linker.above("short", None)
+    server.linker.invalidate()
+    assert server.linker.stats().suspended
+    assert server.linker.offload(kv(["a" * 64], [5]))
+    assert server.linker.num_completed_offloads() == 1
+    assert not server.linker.pop_completed_offload()
+    assert server.linker.lookup("x", kv(["a" * 64])) == []
+
+
+# ---- what SGLang would not do, and what a driver may ----
+
+
+def test_a_load_that_cannot_be_submitted_fails_its_batch(make_server: Make) -> None:
+    """Also with slots that are no integers: no pin is left, and other ranks hear of it."""
+    server = make_server()
+    keys = store(server)
+    transfers = kv(keys, [5, 6, 7, 8])
+    transfers[0].device_indices = transfers[0].device_indices.float()
+    server.linker.load("x", transfers)
+    index = server.linker.start_layer_wise_loading()
+    assert not server.linker.finish_layer_wise_loading(index)
+    stats = server.linker.stats()
+    assert (stats.failed_loads, stats.host.pinned_pages) == (1, 0)
+
+
+def test_an_offload_that_cannot_be_submitted_keeps_its_turn(
+    make_server: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = make_server()
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("the driver")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server.linker.engine, "record", broken)
+        assert server.linker.offload(kv(["a" * 64, "b" * 64], [5, 6]))
+    assert server.linker.num_completed_offloads() == 1
+    assert not server.linker.pop_completed_offload()
+    stats = server.linker.stats()
+    assert (stats.failed_offloads, stats.host.pending_pages) == (1, 0)
+
+
+def test_bad_keys_change_nothing(make_server: Make) -> None:
+    server = make_server(host_pages=4)
+    old, _ = store(server, 2, seed=1), store(server, 2, seed=2)
+    before = server.linker.stats()
+    with pytest.raises(TypeError, match="bytes or str"):
+        server.linker.lookup("x", kv([1]))  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="again"):
+        server.linker.offload(kv([*old, "c" * 64, "c" * 64], [5, 6, 7, 8]))
+    assert server.linker.stats() == before
+    store(server, 2, seed=3)
+    assert server.linker.index.prefix(old) == 0  # they weren't used: the first to go

@@ -91,6 +91,15 @@ def test_a_load_without_pages_takes_nothing() -> None:
     assert (len(leases), index.stats().pinned_pages) == (0, 0)
 
 
+def test_keys_that_are_none_leave_the_lease() -> None:
+    index = filled(4, ["a"])
+    leases = Leases(index, 10)
+    leases.grant("x", ["a"])
+    with pytest.raises(ValueError, match="0 bytes"):
+        leases.take("x", ["a", ""])
+    assert (len(leases), index.stats().pinned_pages) == (1, 1)
+
+
 # ---- chains ----
 
 

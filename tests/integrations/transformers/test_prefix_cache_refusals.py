@@ -78,6 +78,10 @@ def test_generate_refuses(
         ({"labels": IDS}, "labels: .*token ids alone"),
         ({"pixel_values": [torch.zeros(1)], "token_type_ids": IDS}, "pixel_values, token_type_ids"),
         ({"logits_to_keep": torch.tensor([3])}, "logits_to_keep as a tensor"),
+        (
+            {"position_ids": torch.arange(30)[None], "logits_to_keep": -5},
+            "logits_to_keep=-5 counts from a first token",
+        ),
         ({"input_ids": IDS[:, :0]}, "one token at least"),
     ],
 )

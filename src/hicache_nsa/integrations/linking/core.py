@@ -87,7 +87,10 @@ class LinkerCore:
 
         SGLang doesn't say; our hook on its match does. It counts as used, though nobody asks for
         it, and what is stored below it keeps it from eviction.
+
+        The first sign of a request: for a prompt of less than a page there is no ``lookup``.
         """
+        self._clean = False
         self._above = (rid, key)
         if key is not None:
             self.index.touch([key])
@@ -95,10 +98,10 @@ class LinkerCore:
     def lookup(self, rid: str, transfers: Sequence[Any], **_: Any) -> list[int]:
         """Every restorable length, in pages of the uncached tail; keeps the longest for ``rid``."""
         keys = _kv_keys(transfers)
+        found = 0 if self._suspended or not keys else self.index.prefix(keys)  # refuses bad keys
         self._lookups += 1
         self._clean = False
         self._leases.expire()
-        found = 0 if self._suspended or not keys else self.index.prefix(keys)
         least = max(1, -(-self.options.load_back_threshold // self.page_size))
         if found < least:
             found = 0

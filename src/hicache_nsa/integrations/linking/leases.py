@@ -51,11 +51,15 @@ class Leases:
 
         Raises:
             KeyError: names the first key that is no HIT any more (the lease had ended); no pins.
+            TypeError, ValueError: keys that are none; nothing changed.
         """
         try:
-            return self._index.pin(keys)
-        finally:
+            pages = self._index.pin(keys)
+        except KeyError:
             self.end(rid)
+            raise
+        self.end(rid)
+        return pages
 
     def end(self, rid: str) -> None:
         """End the lease of ``rid``, if there is one."""

@@ -6,7 +6,6 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from hicache_nsa.errors import HiCacheError
 from hicache_nsa.integrations.linking.leases import Leases
 from hicache_nsa.integrations.linking.slots import host_slots, page_ids_of
 from hicache_nsa.page_index import PageIndex
@@ -99,7 +98,10 @@ class Loads:
             load.host_pages, load.error = None, load.error or why
 
     def start(self) -> int:
-        """Submit what is queued as one copy, behind the current stream; the batch's index."""
+        """Submit what is queued as one copy, behind the current stream; the batch's index.
+
+        Never raises for a copy that can't be submitted, bad slots among them: the batch fails.
+        """
         self.collect()
         if not self._queued:
             return NO_LOAD
@@ -110,8 +112,8 @@ class Loads:
         if not errors:
             try:
                 ticket = self._submit(queued)
-            except (HiCacheError, ValueError) as refused:
-                error = f"the copy was refused: {refused}"
+            except Exception as refused:  # whatever it is: other ranks wait for this batch
+                error = f"the copy was refused: {refused!r}"
         if ticket is None:
             log.error("a load of %d requests failed: %s", len(queued), error)
             self.failed_batches += 1

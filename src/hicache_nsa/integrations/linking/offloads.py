@@ -7,7 +7,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from hicache_nsa.errors import HiCacheError
 from hicache_nsa.integrations.linking.chains import Chains
 from hicache_nsa.integrations.linking.fences import OffloadFences
 from hicache_nsa.integrations.linking.slots import host_slots, page_ids_of
@@ -60,15 +59,16 @@ class Offloads:
         agree on what is in the queue, so it is never left out.
 
         Raises:
-            ValueError: the numbers of keys and slots differ, or the slots are no aligned pages.
+            ValueError: the numbers of keys and slots differ, the slots are no aligned pages, or a
+                key stands there twice; nothing changed.
         """
         if len(slots) != len(keys) * self._page_size:
             raise ValueError(f"{len(slots)} slots for {len(keys)} pages of {self._page_size}")
         pages = page_ids_of(host_slots(slots), self._page_size, self._engine.device_pool.num_pages)
         self.poll()
         offload = _Offload(keys)
-        self._index.touch(keys)
         store = self._index.begin_store(keys, parent=self._parent(keys[0]))
+        self._index.touch(keys)
         if store is None:
             self.refused += 1
             offload.success = False
@@ -94,8 +94,8 @@ class Offloads:
             offload.ticket = self._engine.submit(
                 D2H, store.pages, pages, after=self._fences.record()
             )
-        except (HiCacheError, ValueError) as refused:
-            log.error("an offload of %d pages was refused: %s", len(pages), refused)
+        except Exception as refused:  # whatever it is: it ends as failed, in its turn
+            log.error("an offload of %d pages was refused: %r", len(pages), refused)
             self._index.finish_store(store.keys, False)
             self.failed += 1
             offload.success = False

@@ -85,12 +85,15 @@ class HostChunks:
 
         parent: the key above the first one, if it is known. None: there is no room for all of
         them, and nothing changed. Those that are on host count as used.
+
+        Raises:
+            ValueError: a key stands there twice; nothing changed.
         """
         self._keep_leases()
         if parent is not None and self._index.lookup((parent,))[0] == MISS:
             parent = None
+        store = self._index.begin_store(keys, parent=parent)  # raises before anything is touched
         self._index.touch(keys)
-        store = self._index.begin_store(keys, parent=parent)
         if store is None:
             self._counts.refused += int((self._index.lookup(keys) == MISS).sum())
             return None
@@ -144,10 +147,20 @@ class HostChunks:
             self._leased.clear()
 
     def _evict_spare(self) -> list[Key]:
-        """Evict until the spare chunks are free: room is made for them and given back at once."""
-        missing = len(self._spare) - self._index.stats().free_pages
-        room = self._index.begin_store(self._spare[:missing]) if missing > 0 else None
-        if room is None:
-            return []
-        self._index.finish_store(room.keys, False)
-        return cast("list[Key]", room.evicted)
+        """Evict until the spare chunks are free, or as many of them as may go.
+
+        Room is made for them and given back at once; where it can't be, for half as many.
+        """
+        free = self._index.stats().free_pages
+        evicted: list[Key] = []
+        more = len(self._spare) - free
+        while more > 0:
+            room = self._index.begin_store(self._spare[: free + more])
+            if room is None:
+                more //= 2
+                continue
+            self._index.finish_store(room.keys, False)
+            evicted += cast("list[Key]", room.evicted)
+            free += more
+            more = min(more, len(self._spare) - free)
+        return evicted

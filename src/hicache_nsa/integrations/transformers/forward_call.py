@@ -55,6 +55,11 @@ def read_call(arguments: dict[str, Any]) -> ForwardCall:
             "logits_to_keep as a tensor counts tokens that may not be computed: pass an int, the "
             "number of last tokens"
         )
+    if wanted is not None and wanted < 0:
+        raise ValueError(
+            f"logits_to_keep={wanted} counts from a first token that may not be computed: pass the "
+            f"number of last tokens, 0 for those that are computed"
+        )
     return ForwardCall(tokens, positions[0] if positions else None, max(1, wanted or 1))
 
 

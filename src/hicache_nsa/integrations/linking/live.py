@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from typing import Protocol
 
@@ -37,10 +38,12 @@ def linkers() -> list[LiveLinker]:
 def invalidate_all() -> int:
     """The model's weights have changed: drop the host pages of every linker of this process.
 
-    Returns how many linkers there were. It has to be called on every rank, and the device flushed:
-    ``LinkerCore.invalidate`` says what happens until then.
+    Returns how many linkers there were; each is told, also if another one raises. It has to be
+    called on every rank, and the device flushed: ``LinkerCore.invalidate`` says what happens until
+    then.
     """
     found = linkers()
-    for linker in found:
-        linker.invalidate()
+    with contextlib.ExitStack() as every:
+        for linker in found:
+            every.callback(linker.invalidate)
     return len(found)

@@ -113,6 +113,16 @@ TEST(WayChoice, LayersThatAreAwaitedLandInSmallGroupsAndOthersTogether) {
     EXPECT_GE(choose(geometry, copy_of(512, 1, Direction::kHostToDevice, false)).group_layers, 16);
 }
 
+TEST(WayChoice, LayersThatAModelWaitsForDoNotLandAllAtOnce) {
+    for (const char* layout : {"page_first", "layer_first"}) {
+        const auto geometry = geometry_of(layout);
+        const auto beside = choose(geometry, copy_of(512, 1, Direction::kHostToDevice, true, true));
+        EXPECT_EQ(beside, (WayChoice{Way::kDirect, 1})) << layout;
+        const auto idle = choose(geometry, copy_of(512, 1, Direction::kHostToDevice, true));
+        EXPECT_LE(idle.group_layers, 2) << layout;  // of 61: what a model waits for in the end
+    }
+}
+
 TEST(WayChoice, APageThatIsOneBlockOnBothSidesIsOneCopy) {
     const auto geometry = geometry_of("page_first", true);
     for (const Direction direction : kDirections) {

@@ -1,12 +1,15 @@
-"""One real vLLM engine in one process: runs the steps it is given, prints what came out as JSON.
+"""Real vLLM engines in one process, one after another: runs their steps, writes what came out.
 
-    python engine_run.py RUN.json RESULT.json
+    python engine_run.py RUNS.json RESULTS.json
 
-RUN.json: {"model": folder, "engine": {arguments of LLM}, "offloading": {...} or null, "steps":
-[["generate", [[token ids], ...]], ["reset"], ["reset_all"], ...]}. A prompt list is given to vLLM
-at once. RESULT.json: an entry a step, what the watched workers saw, and the names of all metrics.
+RUNS.json: a list of runs, {"model": folder, "engine": {arguments of LLM}, "offloading": {...} or
+null, "steps": [["generate", [[token ids], ...]], ["reset"], ["reset_all"], ...]}. A prompt list is
+given to vLLM at once. RESULTS.json: of each run an entry a step, what the watched workers saw, and
+the names of all metrics. The first engine of a process takes some 12 s to
+start, each further one 3.
 """
 
+import gc
 import json
 import os
 import sys
@@ -31,8 +34,18 @@ COUNTERS = {
 }
 
 
-def main(run_file: str, result_file: str) -> None:
-    run = json.loads(Path(run_file).read_text())
+def main(runs_file: str, results_file: str) -> None:
+    runs = json.loads(Path(runs_file).read_text())
+    results = []
+    for number, run in enumerate(runs, start=1):
+        print(f"engine {number} of {len(runs)}, offloading {run['offloading']}", file=sys.stderr)
+        results.append(one_engine(run))
+    Path(results_file).write_text(json.dumps(results))
+
+
+def one_engine(run: dict[str, Any]) -> dict[str, Any]:
+    if is_watched(run):
+        watch().forget()
     llm = make_engine(run)
     steps = []
     for name, *args in run["steps"]:
@@ -41,7 +54,10 @@ def main(run_file: str, result_file: str) -> None:
         after = counters(llm)
         steps.append({**step, **{key: after[key] - before[key] for key in after}})
     result = {"steps": steps, "watch": watched(run), "metrics": metric_names(llm)}
-    Path(result_file).write_text(json.dumps(result))
+    llm.llm_engine.engine_core.shutdown()
+    del llm
+    gc.collect()  # its KV cache, before the next engine makes one
+    return result
 
 
 def make_engine(run: dict[str, Any]) -> Any:
@@ -102,12 +118,21 @@ def metric_names(llm: Any) -> list[str]:
     return sorted({metric.name for metric in llm.get_metrics()})
 
 
-def watched(run: dict[str, Any]) -> dict[str, int]:
-    if (run["offloading"] or {}).get("spec_module_path") != "watched_specs":
-        return {}
+def is_watched(run: dict[str, Any]) -> bool:
+    return (run["offloading"] or {}).get("spec_module_path") == "watched_specs"
+
+
+def watch() -> Any:
     from watched_specs import WATCH
 
-    return {"same": WATCH.same, "different": WATCH.different, "repeated": WATCH.repeated}
+    return WATCH
+
+
+def watched(run: dict[str, Any]) -> dict[str, int]:
+    if not is_watched(run):
+        return {}
+    seen = watch()
+    return {"same": seen.same, "different": seen.different, "repeated": seen.repeated}
 
 
 if __name__ == "__main__":

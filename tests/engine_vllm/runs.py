@@ -52,26 +52,33 @@ def with_flushes(steps: list[Step], after: int) -> list[Step]:
     ]
 
 
-def run_engine(
-    folder: Path, model: Path, steps: list[Step], offloading: dict[str, Any] | None, **engine: Any
+def engine_run(
+    model: Path, steps: list[Step], offloading: dict[str, Any] | None, **engine: Any
 ) -> dict[str, Any]:
-    """What one engine, in a process of its own, made of ``steps``."""
-    done = start_engine(folder, model, steps, offloading, **engine)
+    """What an engine is made of (arguments of LLM in ``engine``) and asked: see engine_run.py."""
+    return {"model": str(model), "engine": engine, "offloading": offloading, "steps": steps}
+
+
+def results_of(folder: Path, runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What came out of each run: one engine after another, in a process of their own."""
+    done = start_engines(folder, list(runs.values()))
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
-    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
-    return result
+    results = json.loads((folder / "results.json").read_text())
+    return dict(zip(runs, results, strict=True))
 
 
-def start_engine(
-    folder: Path, model: Path, steps: list[Step], offloading: dict[str, Any] | None, **engine: Any
-) -> "subprocess.CompletedProcess[str]":
+def result_of(folder: Path, run: dict[str, Any]) -> dict[str, Any]:
+    return results_of(folder, {"run": run})["run"]
+
+
+def start_engines(folder: Path, runs: list[dict[str, Any]]) -> "subprocess.CompletedProcess[str]":
     folder.mkdir(parents=True, exist_ok=True)
-    run = {"model": str(model), "engine": engine, "offloading": offloading, "steps": steps}
-    (folder / "run.json").write_text(json.dumps(run))
+    (folder / "runs.json").write_text(json.dumps(runs))
+    workers = max(run["engine"].get("tensor_parallel_size", 1) for run in runs)
     return subprocess.run(
-        [sys.executable, HERE / "engine_run.py", folder / "run.json", folder / "result.json"],
+        [sys.executable, HERE / "engine_run.py", folder / "runs.json", folder / "results.json"],
         cwd=HERE,
-        env={**os.environ, **one_core_each(engine.get("tensor_parallel_size", 1))},
+        env={**os.environ, **one_core_each(workers)},
         capture_output=True,
         text=True,
     )

@@ -14,12 +14,14 @@ pytest.importorskip("vllm", reason="needs vLLM: make test-vllm")
 from runs import (
     PAGE,
     differences,
+    engine_run,
     in_batches,
     outputs,
-    run_engine,
+    result_of,
+    results_of,
     sharing_prompts,
     six_prompts,
-    start_engine,
+    start_engines,
     total,
     with_flushes,
 )
@@ -42,6 +44,23 @@ def spec(name: str, **options: Any) -> dict[str, Any]:
     return {"spec_name": name, "spec_module_path": "watched_specs", **options}
 
 
+FLUSHED_RUNS = {
+    "roomy": spec("WatchedSpec", host_size="256MiB", layout="page_first"),
+    "small pool": spec("WatchedSpec", host_pages=48, eviction_policy="lru", layout="layer_first"),
+    "chunks": spec("WatchedSpec", host_size="64MiB", blocks_per_chunk=3, spare=0.02),
+}
+MUTANTS = ["ZeroSpec", "ShiftSpec", "ForeignSpec"]
+SHORT_RUNS = {
+    "tiny pool": spec("WatchedSpec", host_pages=3),
+    **{
+        name: spec(name, host_size="64MiB")
+        for name in [*MUTANTS, "SwapSpec", "LateSpec", "FailOnceSpec"]
+    },
+}
+WAITED_LOADS = spec("WatchedSpec", host_size="64MiB", sync_load_budget_bytes=1 << 20)
+Results = dict[str, dict[str, Any]]
+
+
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_small_llama(tmp_path_factory.mktemp("small-llama"))
@@ -50,14 +69,27 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def plain(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The engine without offloading."""
-    return run_engine(tmp_path_factory.mktemp("plain"), model, ROUNDS + SHARING, None)
+    run = engine_run(model, ROUNDS + SHARING, None)
+    return result_of(tmp_path_factory.mktemp("plain"), run)
 
 
 @pytest.fixture(scope="session")
-def ours(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The same with a host tier that has room for everything."""
-    options = spec("WatchedSpec", host_size="256MiB", layout="page_first")
-    return run_engine(tmp_path_factory.mktemp("ours"), model, FLUSHED, options)
+def flushed(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """The same with host tiers, and with flushes in between."""
+    runs = {name: engine_run(model, FLUSHED, options) for name, options in FLUSHED_RUNS.items()}
+    return results_of(tmp_path_factory.mktemp("flushed"), runs)
+
+
+@pytest.fixture(scope="session")
+def ours(flushed: Results) -> dict[str, Any]:
+    """The host tier that has room for everything."""
+    return flushed["roomy"]
+
+
+@pytest.fixture(scope="session")
+def short(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    runs = {name: engine_run(model, SHORT, options) for name, options in SHORT_RUNS.items()}
+    return results_of(tmp_path_factory.mktemp("short"), runs)
 
 
 def rounds(result: dict[str, Any]) -> list[dict[str, Any]]:
@@ -115,9 +147,8 @@ def test_metrics_come_through_vllm(ours: dict[str, Any], plain: dict[str, Any]) 
     assert [name for name in plain["metrics"] if "hicache" in name] == []
 
 
-def test_eviction_under_a_small_pool(model: Path, plain: dict[str, Any], tmp_path: Path) -> None:
-    options = spec("WatchedSpec", host_pages=48, eviction_policy="lru", layout="layer_first")
-    small = run_engine(tmp_path, model, FLUSHED, options)
+def test_eviction_under_a_small_pool(flushed: Results, plain: dict[str, Any]) -> None:
+    small = flushed["small pool"]
     assert total(small, "evicted_chunks") > 100
     assert total(small, "loaded_chunks") > 20
     assert small["watch"]["different"] == 0
@@ -125,18 +156,15 @@ def test_eviction_under_a_small_pool(model: Path, plain: dict[str, Any], tmp_pat
     assert differences(small, plain, ROUNDED) == []
 
 
-def test_a_pool_smaller_than_a_prompt_refuses(
-    model: Path, plain: dict[str, Any], tmp_path: Path
-) -> None:
-    tiny = run_engine(tmp_path, model, SHORT, spec("WatchedSpec", host_pages=3))
+def test_a_pool_smaller_than_a_prompt_refuses(short: Results, plain: dict[str, Any]) -> None:
+    tiny = short["tiny pool"]
     assert total(tiny, "stored_chunks") == 0
     assert total(tiny, "refused_chunks") > 0
     assert differences(tiny, {"steps": plain["steps"][: len(SHORT)]}, ROUNDED) == []
 
 
-def test_chunks_of_several_blocks(model: Path, plain: dict[str, Any], tmp_path: Path) -> None:
-    options = spec("WatchedSpec", host_size="64MiB", blocks_per_chunk=3, spare=0.02)
-    chunked = run_engine(tmp_path, model, FLUSHED, options)
+def test_chunks_of_several_blocks(flushed: Results, plain: dict[str, Any]) -> None:
+    chunked = flushed["chunks"]
     assert total(chunked, "loaded_chunks") > 50
     assert chunked["watch"]["different"] == 0
     assert chunked["watch"]["same"] > total(chunked, "loaded_chunks")
@@ -148,8 +176,11 @@ def test_preempted_requests(model: Path, tmp_path: Path) -> None:
     steps = [["generate", SIX + sharing_prompts(6), 120], ["reset"], ["generate", SIX]]
     engine = {"num_gpu_blocks_override": 48}
     options = spec("WatchedSpec", host_size="64MiB", offload_prompt_only=False)
-    expected = run_engine(tmp_path / "plain", model, steps, None, **engine)
-    found = run_engine(tmp_path / "ours", model, steps, options, **engine)
+    runs = {
+        "plain": engine_run(model, steps, None, **engine),
+        "ours": engine_run(model, steps, options, **engine),
+    }
+    expected, found = results_of(tmp_path, runs).values()
     assert total(found, "preemptions") > 0
     assert found["steps"][2]["host_hit_tokens"] > 0
     assert found["watch"]["different"] == 0
@@ -164,7 +195,7 @@ def test_workers_in_other_processes(model: Path, plain: dict[str, Any], tmp_path
         "spec_module_path": "hicache_nsa.integrations.vllm",
         "host_size": "64MiB",
     }
-    result = run_engine(tmp_path, model, ROUNDS, options, tensor_parallel_size=2)
+    result = result_of(tmp_path, engine_run(model, ROUNDS, options, tensor_parallel_size=2))
     cold, _, warm, _, empty = rounds(result)
     assert warm["host_hit_tokens"] == whole_pages() * PAGE
     assert empty["host_hit_tokens"] == 0
@@ -173,10 +204,10 @@ def test_workers_in_other_processes(model: Path, plain: dict[str, Any], tmp_path
 
 
 def test_a_hit_that_is_still_being_stored_is_waited_for(
-    model: Path, plain: dict[str, Any], tmp_path: Path
+    short: Results, plain: dict[str, Any]
 ) -> None:
     """After the flush the first lookups find pending stores: vLLM asks again until they are in."""
-    result = run_engine(tmp_path, model, SHORT, spec("LateSpec", host_size="64MiB"))
+    result = short["LateSpec"]
     cold, _, warm = result["steps"]
     assert cold["stored_chunks"] == 0
     assert warm["stored_chunks"] == whole_pages()
@@ -187,18 +218,17 @@ def test_a_hit_that_is_still_being_stored_is_waited_for(
 
 @pytest.mark.skipif(VLLM_VERSION.startswith("0.32."), reason="needs vLLM 0.33")
 def test_loads_that_a_step_waits_for(model: Path, plain: dict[str, Any], tmp_path: Path) -> None:
-    options = spec("WatchedSpec", host_size="64MiB", sync_load_budget_bytes=1 << 20)
-    result = run_engine(tmp_path, model, SHORT, options)
+    result = result_of(tmp_path, engine_run(model, SHORT, WAITED_LOADS))
     assert rounds(result)[2]["host_hit_tokens"] == whole_pages() * PAGE
     assert result["watch"]["different"] == 0
     assert result["watch"]["same"] == whole_pages()
     assert differences(result, {"steps": plain["steps"][: len(SHORT)]}, ROUNDED) == []
 
 
-@pytest.mark.parametrize("mutant", ["ZeroSpec", "ShiftSpec", "ForeignSpec"])
-def test_a_mutant_is_found(mutant: str, model: Path, plain: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_mutant_is_found(mutant: str, short: Results, plain: dict[str, Any]) -> None:
     """The comparison can fail: pages that come back zeroed, shifted, or as another request's."""
-    broken = run_engine(tmp_path, model, SHORT, spec(mutant, host_size="64MiB"))
+    broken = short[mutant]
     assert total(broken, "loaded_chunks") == whole_pages()
     found = differences(broken, {"steps": plain["steps"][: len(SHORT)]}, ROUNDED)
     assert [line for line in found if line.startswith("step 0")] == []
@@ -206,23 +236,22 @@ def test_a_mutant_is_found(mutant: str, model: Path, plain: dict[str, Any], tmp_
     assert broken["watch"]["different"] > 0
 
 
-def test_pages_swapped_within_a_request_are_found(model: Path, tmp_path: Path) -> None:
+def test_pages_swapped_within_a_request_are_found(short: Results) -> None:
     """What the bytes show where the answers need not."""
-    broken = run_engine(tmp_path, model, SHORT, spec("SwapSpec", host_size="64MiB"))
+    broken = short["SwapSpec"]
     assert broken["watch"]["different"] == total(broken, "loaded_chunks") > 0
 
 
-def test_f05_a_failed_copy_is_made_again(
-    model: Path, plain: dict[str, Any], tmp_path: Path
-) -> None:
-    result = run_engine(tmp_path, model, SHORT, spec("FailOnceSpec", host_size="64MiB"))
+def test_f05_a_failed_copy_is_made_again(short: Results, plain: dict[str, Any]) -> None:
+    result = short["FailOnceSpec"]
     assert result["watch"]["repeated"] == 2  # a store and a load
     assert result["watch"]["different"] == 0
     assert differences(result, {"steps": plain["steps"][: len(SHORT)]}, ROUNDED) == []
 
 
 def test_f05_a_load_that_fails_twice_ends_the_engine(model: Path, tmp_path: Path) -> None:
-    done = start_engine(tmp_path, model, SHORT, spec("FailTwiceSpec", host_size="64MiB"))
+    run = engine_run(model, SHORT, spec("FailTwiceSpec", host_size="64MiB"))
+    done = start_engines(tmp_path, [run])
     assert done.returncode != 0
-    assert not (tmp_path / "result.json").exists()
+    assert not (tmp_path / "results.json").exists()
     assert "made again page by page it failed too: the other way is broken" in done.stderr

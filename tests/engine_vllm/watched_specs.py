@@ -17,12 +17,17 @@ from hicache_nsa.transfer import D2H, H2D
 
 @dataclass
 class Watch:
-    """What came by. same and different: pages that came back, against what was stored."""
+    """What came by in one engine. same, different: pages that came back, against those stored."""
 
     stored: dict[int, bytes] = field(default_factory=dict)
     same: int = 0
     different: int = 0
     repeated: int = 0
+
+    def forget(self) -> None:
+        """Before the next engine."""
+        self.stored.clear()
+        self.same = self.different = self.repeated = 0
 
 
 WATCH = Watch()
@@ -34,7 +39,6 @@ class WatchedWorker(HiCacheOffloadingWorker):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._loads: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        WATCH.stored.clear()  # of an engine before this one
 
     def _submit(self, job: int, direction: str, blocks: Any, chunks: Any) -> None:
         device = np.asarray(blocks.block_ids, dtype=np.int64)

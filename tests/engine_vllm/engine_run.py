@@ -5,8 +5,8 @@
 RUNS.json: a list of runs, {"model": folder, "engine": {arguments of LLM}, "offloading": {...} or
 null, "steps": [["generate", [[token ids], ...]], ["reset"], ["reset_all"], ...]}. A prompt list is
 given to vLLM at once. RESULTS.json: of each run an entry a step, what the watched workers saw, and
-the names of all metrics. The first engine of a process takes some 12 s to
-start, each further one 3.
+the names of all metrics. On two cores the first engine of a process takes about 12 s to start, each
+further one 3.
 """
 
 import gc

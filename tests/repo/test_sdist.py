@@ -18,7 +18,13 @@ def test_the_sdist_can_be_tested(tmp_path: Path) -> None:
         names = {name.partition("/")[2] for name in tar.getnames()}
     wanted = {"Makefile", "README.md", "LICENSE", "CONTRIBUTING.md", "CMakeLists.txt"}
     wanted |= {"pyproject.toml", ".pre-commit-config.yaml", ".clang-format"}
-    wanted |= {".ci/debian-packages", "examples/questions.jsonl", "bench/results/demo_default.json"}
+    wanted |= {
+        ".ci/debian-packages",
+        ".ci/run",
+        ".ci/vllm",
+        "examples/questions.jsonl",
+        "bench/results/demo_default.json",
+    }
     assert wanted - names == set()
     assert {name.partition("/")[0] for name in names} >= set(FOLDERS)
     assert [name for name in names if name.startswith((".venv", "build/", ".git/"))] == []

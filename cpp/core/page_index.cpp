@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <ranges>
+#include <utility>
 
 #include "core/errors.h"
 
@@ -12,7 +13,8 @@ PageIndex::PageIndex(int64_t num_pages, std::string_view policy)
     : allocator_(num_pages, {}),
       table_(num_pages),
       entries_(num_pages),
-      queue_(make_eviction_queue(policy, num_pages)) {}
+      queue_(make_eviction_queue(policy, num_pages)),
+      policy_(policy) {}
 
 // ---- what is there ---------------------------------------------------------------------------
 
@@ -337,6 +339,7 @@ void PageIndex::drop_with_all_below(uint32_t page, std::vector<StoredKey>& dropp
 }
 
 int64_t PageIndex::reset() {
+    if (counts_.pending == 0 && counts_.pinned == 0 && counts_.withheld == 0) return start_anew();
     std::vector<uint32_t> all = table_.pages();
     std::ranges::sort(all);  // neighbours come free together
     const int64_t dropped = counts_.hit + counts_.pending;
@@ -346,6 +349,17 @@ int64_t PageIndex::reset() {
         if (!entries_[page].withheld) drop(page, freed);
     }
     allocator_.free(freed);
+    return dropped;
+}
+
+// reset() where no page is withheld: new tables, so that nothing is done key by key.
+int64_t PageIndex::start_anew() {
+    PageIndex fresh(pages().num_pages(), policy_);
+    fresh.counts_.evicted = counts_.evicted;
+    fresh.counts_.failed = counts_.failed;
+    fresh.counts_.left_out = counts_.left_out;
+    const int64_t dropped = counts_.hit;
+    *this = std::move(fresh);
     return dropped;
 }
 

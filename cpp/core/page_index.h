@@ -23,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -84,7 +85,9 @@ class PageIndex {
     // Throws: std::invalid_argument that names the first key that isn't pending, or is there twice.
     std::vector<StoredKey> finish_store(std::span<const Key> keys, bool success);
 
-    // Drops everything. Returns how many keys that were.
+    // Drops everything. Returns how many keys that were. Takes time for each key only where a page
+    // is pinned, pending or withheld.
+    // Throws: std::bad_alloc.
     int64_t reset();
 
     // Throws: std::runtime_error with both sides of the equation that does not hold.
@@ -116,6 +119,7 @@ class PageIndex {
     void drop_with_all_below(uint32_t page, std::vector<StoredKey>& dropped,
                              std::vector<int64_t>& freed);
     void clear(uint32_t page, std::vector<int64_t>& freed);
+    int64_t start_anew();
     void check_entry(uint32_t page) const;
     void check_queue(uint32_t page) const;
 
@@ -123,6 +127,7 @@ class PageIndex {
     KeyTable table_;
     LazyArray<Entry> entries_;              // by page
     std::unique_ptr<EvictionQueue> queue_;  // the hits
+    std::string policy_;
     IndexCounts counts_{};
 };
 

@@ -200,6 +200,39 @@ TEST(PageIndex, ResetDropsEverything) {
     EXPECT_EQ(index.free(), 8);
 }
 
+TEST(PageIndex, ResetWithNothingUnderWayIsANewIndexWithTheOldCounters) {
+    for (const char* policy : {"lru", "fifo", "mru", "filo", "lfu", "slru", "priority"}) {
+        Index index(4, policy), fresh(4, policy);
+        index.store({"a", "b", "c"});
+        index.store({"d", "e"});
+        index.begin({"f"}, "z");
+        index.pin({"d"});
+        index.unpin({"d"});
+        const IndexCounts before = index.index.counts();
+        EXPECT_EQ(index.index.reset(), 4) << policy;
+        index.index.check();
+        const IndexCounts after = index.index.counts();
+        EXPECT_EQ(after.hit + after.pending + after.withheld + after.pinned, 0);
+        EXPECT_EQ(after.evicted, before.evicted);
+        EXPECT_EQ(after.left_out, before.left_out);
+        EXPECT_EQ(after.evicted, 1);
+        EXPECT_EQ(after.left_out, 1);
+        EXPECT_EQ(index.states({"a", "b", "c", "d", "e"}), "-----");
+        for (Index* each : {&index, &fresh}) {  // what comes next is as in a new one
+            each->store({"a", "b"});
+            each->store({"x"});
+        }
+        EXPECT_EQ(index.index.pin(Index::keys({"a", "b", "x"})),
+                  fresh.index.pin(Index::keys({"a", "b", "x"})));
+        index.unpin({"a", "b", "x"});
+        fresh.unpin({"a", "b", "x"});
+        EXPECT_EQ(index.begin({"y", "z"})->evicted.front().key().bytes(),
+                  fresh.begin({"y", "z"})->evicted.front().key().bytes())
+            << policy;
+        index.index.check();
+    }
+}
+
 TEST(PageIndex, RefusesWithoutChangingAnything) {
     EXPECT_ERROR(PageIndex(4, "best"), std::invalid_argument, "lru, fifo");
     EXPECT_ERROR(PageIndex(-1, "lru"), std::invalid_argument, "-1");

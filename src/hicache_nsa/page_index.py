@@ -170,7 +170,8 @@ class PageIndex:
     def reset(self) -> int:
         """Drop everything; returns how many keys that were (HIT and PENDING).
 
-        Pages that are pinned or being written stay withheld until ``unpin`` and ``finish_store``.
+        Quick, however many they are, unless a page is pinned, withheld or being written. Pages
+        that are pinned or being written stay withheld until ``unpin`` and ``finish_store``.
         """
         return self._native.reset()
 

@@ -182,24 +182,60 @@ def test_a_request_that_begins_anew_after_a_preemption() -> None:
     assert tier.prepare_store(chain, context).keys_to_store == []
 
 
-def test_events_tell_what_is_on_host() -> None:
+class Router:
+    """Believes what the events of ``tier`` say; refuses one that repeats what it knows."""
+
+    def __init__(self, tier: Any) -> None:
+        self.tier = tier
+        self.on_host: set[Any] = set()
+
+    def listen(self) -> set[Any]:
+        for event in self.tier.take_events():
+            changed = set(event.keys)
+            assert len(changed) == len(event.keys)
+            if event.removed:
+                assert changed <= self.on_host
+                self.on_host -= changed
+            else:
+                assert changed.isdisjoint(self.on_host)
+                self.on_host |= changed
+        return self.on_host
+
+
+def hits(tier: Any, everything: list[Any]) -> set[Any]:
+    context = request("router", everything)
+    found = {key for key in everything if tier.lookup(key, context) is LookupResult.HIT}
+    tier.on_schedule_end(None)
+    return found
+
+
+def test_f50_events_tell_what_is_on_host() -> None:
     tier = manager({"host_pages": 3}, events=True)
-    on_host: set[Any] = set()
+    router = Router(tier)
+    everything = [key for name in "abcd" for key in keys(name, 2)]
     for name in "abcd":
         chain = keys(name, 2)
         prepared = tier.prepare_store(chain, request(name, chain))
         tier.complete_store(set(chain), request(name, chain), success=name != "c")
-        for event in tier.take_events():
-            changed = set(event.keys)
-            assert changed <= on_host if event.removed else changed.isdisjoint(on_host)
-            on_host = on_host - changed if event.removed else on_host | changed
-        assert set(prepared.evicted_keys).isdisjoint(on_host)
-        context = request(name, chain)
-        everything = [key for n in "abcd" for key in keys(n, 2)]
-        hits = {key for key in everything if tier.lookup(key, context) is LookupResult.HIT}
-        tier.on_schedule_end(None)
-        assert on_host == hits
+        assert router.listen() == hits(tier, everything)
+        assert set(prepared.evicted_keys).isdisjoint(router.on_host)
     assert list(tier.take_events()) == []
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_f50_after_a_reset_no_router_believes_in_what_is_gone(heard: bool) -> None:
+    tier = manager({"host_pages": 4}, events=True)
+    router = Router(tier)
+    chain = keys("a", 4)
+    context = request("a", chain)
+    store(tier, chain[:2], context)
+    if heard:
+        assert router.listen() == set(chain[:2])
+    tier.prepare_store(chain[2:], context)  # in flight: nobody has heard of it, nor ever will
+    tier.reset_cache()
+    assert router.listen() == set() == hits(tier, chain)
+    store(tier, chain[:1], request("b", chain))
+    assert router.listen() == {chain[0]} == hits(tier, chain)
 
 
 def test_no_events_unless_they_are_asked_for() -> None:

@@ -178,6 +178,26 @@ def test_reset_leaves_nothing_to_find() -> None:
     assert index.stats().free_pages == 2
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_reset_keeps_policy_and_counters(policy: str) -> None:
+    index = hc.PageIndex(4, policy=policy)
+    filled(index, ["a", "b", "c"])
+    filled(index, ["d", "e"])
+    store = index.begin_store(["f"])
+    assert store is not None
+    index.finish_store(store.keys, False)
+    counted = (index.stats().evicted_keys, index.stats().failed_keys)
+    dropped = len(index)
+    assert index.reset() == dropped and index.reset() == 0
+    index.check()
+    stats = index.stats()
+    assert (stats.policy, stats.free_pages, stats.free_extents) == (policy, 4, 1)
+    assert (stats.evicted_keys, stats.failed_keys) == counted == (2, 1)
+    assert filled(index, ["a", "b", "c", "d"]).evicted == []
+    assert index.prefix(["a", "b", "c", "d"]) == 4
+    assert filled(index, ["e"]).evicted == ["d"]
+
+
 def test_stats_add_up() -> None:
     index = hc.PageIndex(10, policy="fifo")
     filled(index, ["a", "b", "c"])

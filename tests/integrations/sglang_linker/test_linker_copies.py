@@ -1,4 +1,4 @@
-"""Lookups, loads, offloads, flush and end of a linker, call by call. No SGLang, no GPU."""
+"""Lookups, loads and offloads of a linker, call by call. No SGLang, no GPU."""
 
 from __future__ import annotations
 
@@ -268,75 +268,6 @@ def test_bad_offloads_change_nothing(make_server: Make) -> None:
     with pytest.raises(IndexError, match="no offload has ended"):
         server.linker.pop_completed_offload()
     server.check()
-
-
-# ---- flush, weights, end ----
-
-
-def test_f18_a_flush_drops_what_is_queued(make_server: Make) -> None:
-    server = make_server()
-    keys = store(server)
-    server.linker.lookup("x", kv(keys))
-    server.linker.lookup("y", kv(keys))
-    server.linker.load("x", kv(keys, [1, 2, 3, 4]))
-    server.linker.layer_done_counter.set_consumer(3)
-    server.flush()
-    stats = server.linker.stats()
-    assert (stats.leases, stats.host.pinned_pages, stats.host.hit_pages) == (0, 0, 4)
-    assert server.linker.start_layer_wise_loading() == -1
-    assert server.linker.layer_done_counter.consumer_index == -1
-
-
-def test_f12_without_keeping_a_flush_drops_host_pages(make_server: Make) -> None:
-    server = make_server(keep_on_flush=False)
-    keys = store(server)
-    server.flush()
-    assert server.linker.lookup("x", kv(keys)) == []
-    assert server.linker.stats().host.free_pages == server.linker.host_pool.num_pages
-
-
-def test_f12_new_weights_fail_what_was_promised(make_server: Make) -> None:
-    server = make_server()
-    keys = store(server)
-    server.linker.lookup("leased", kv(keys))
-    server.linker.load("queued", kv(keys, [1, 2, 3, 4]))
-    server.linker.invalidate()
-    assert (
-        server.linker.finish_layer_wise_loading(server.linker.start_layer_wise_loading()) is False
-    )
-    assert server.linker.lookup("leased", kv(keys)) == []
-    stats = server.linker.stats()
-    assert stats.suspended
-    assert stats.host.free_pages == server.linker.host_pool.num_pages
-    server.serve(prompt(5, 2, PAGE))
-    assert server.settle() == [False]
-    server.flush()
-    assert not server.linker.stats().suspended
-    server.serve(prompt(5, 2, PAGE))
-    assert server.settle() == [True]
-
-
-def test_close_waits_and_is_idempotent(make_server: Make) -> None:
-    server = make_server()
-    server.serve(prompt(1, 4, PAGE))
-    server.linker.close()
-    assert server.linker.stats().stored_pages == 4
-    server.linker.close()
-    server.linker.reset()
-    server.linker.invalidate()
-
-
-def test_f12_a_prompt_of_less_than_a_page_is_a_request_too(make_server: Make) -> None:
-    """It grows beyond a page under old and new weights, and SGLang looks nothing up for it."""
-    server = make_server()
-    server.linker.reset()
-    server.linker.above("short", None)
-    server.linker.invalidate()
-    assert server.linker.stats().suspended
-    assert server.linker.offload(kv(["a" * 64], [5]))
-    assert server.linker.num_completed_offloads() == 1
-    assert not server.linker.pop_completed_offload()
-    assert server.linker.lookup("x", kv(["a" * 64])) == []
 
 
 # ---- what SGLang would not do, and what a driver may ----

@@ -19,6 +19,8 @@ from sglang.srt.runtime_context import get_parallel
 from sglang_pools import dsa_pool, mha_pool, mla_pool
 from sglang_server import cache_params, make_linker
 
+from hicache_nsa.errors import HiCacheError
+
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.__name__)
 @pytest.mark.parametrize("core", ["python", "rust"])
@@ -79,6 +81,33 @@ def test_a_request_that_is_aborted_before_its_load_starts(
     assert server.serve(tokens).host == 4
     server.settle()
     server.check()
+
+
+@pytest.mark.parametrize("core", ["python", "rust"])
+def test_sglang_survives_calls_after_close(
+    core: str, make_sglang_server: Callable[..., Any]
+) -> None:
+    """A match is a miss; a load and an offload raise, and leave no slot and no lock behind."""
+    server = make_sglang_server(core=core)
+    tokens = list(range(4 * 64))
+    server.serve(tokens)
+    server.settle()
+    server.flush()
+    request = server.match(tokens)
+    assert request.host_hit_length == len(tokens)
+    server.close()
+    free = server.allocator.available_size()
+    with pytest.raises(HiCacheError, match="load after close"):
+        server.load_back(request)
+    assert server.allocator.available_size() == free
+    assert server.cache.ready_to_load_host_cache() == -1
+    late = server.match(tokens)
+    assert late.host_hit_length == 0
+    slots = server.allocate(late, torch.empty(0, dtype=torch.int64))
+    with pytest.raises(HiCacheError, match="offload after close"):
+        server.insert(late.key, slots, 0)
+    server.cache.check_hicache_events()
+    assert server.cache.protected_size() == 0
 
 
 def test_rows_of_another_namespace_are_not_found(make_sglang_server: Callable[..., Any]) -> None:

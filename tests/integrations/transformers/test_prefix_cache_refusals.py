@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small_models import CACHE, PAGE, counted, generate, llama, make, prompt_of
@@ -48,7 +49,11 @@ def warm(plain: PreTrainedModel, make_cache: Callable[..., PrefixCache]) -> Pref
         ({"num_return_sequences": 2, "do_sample": True}, r"\(2, 30\).*num_return_sequences"),
         ({"input_ids": IDS.expand(3, -1)}, r"shape \(3, 30\).*once a prompt"),
         ({"input_ids": None, "inputs_embeds": torch.zeros(1, 4, 64)}, "not inputs_embeds"),
-        ({"attention_mask": torch.tensor([[0, 0] + [1] * 28])}, "without padding"),
+        ({"attention_mask": torch.tensor([[0, 0] + [1] * 28])}, "2 zeros in 30 tokens.*padding"),
+        (
+            {"input_ids": IDS[:, :1], "attention_mask": torch.tensor([[0]])},
+            "1 zeros in 1 tokens.*without padding",
+        ),
         ({"cache_implementation": "quantized"}, "cache_implementation"),
         ({"cache_implementation": "static"}, "cache_implementation"),
     ],
@@ -77,7 +82,21 @@ def test_generate_refuses(
         ({"attention_mask": torch.ones(1, 1, 30, 30)}, r"attention_mask of shape \(1, 1, 30, 30\)"),
         ({"labels": IDS}, "labels: .*token ids alone"),
         ({"pixel_values": [torch.zeros(1)], "token_type_ids": IDS}, "pixel_values, token_type_ids"),
-        ({"logits_to_keep": torch.tensor([3])}, "logits_to_keep as a tensor"),
+        ({"logits_to_keep": torch.tensor([3])}, r"as a Tensor of shape \(1,\).*pass an int"),
+        ({"logits_to_keep": torch.tensor(3)}, r"as a Tensor of shape \(\).*pass an int"),
+        ({"logits_to_keep": np.array([3])}, r"as a ndarray of shape \(1,\).*pass an int"),
+        ({"logits_to_keep": np.int64(-5)}, "logits_to_keep=-5 counts"),
+        ({"logits_to_keep": 3.0}, r"must be an int, the number of last tokens, got 3.0 \(float\)"),
+        ({"logits_to_keep": True}, r"got True \(bool\)"),
+        ({"logits_to_keep": "3"}, r"got '3' \(str\)"),
+        (
+            {
+                "input_ids": IDS[:, :1],
+                "position_ids": torch.tensor([[41]]),
+                "attention_mask": torch.tensor([[0] + [1] * 41]),
+            },
+            "1 zeros in 42 tokens.*without padding",
+        ),
         (
             {"position_ids": torch.arange(30)[None], "logits_to_keep": -5},
             "logits_to_keep=-5 counts from a first token",
@@ -88,12 +107,33 @@ def test_generate_refuses(
 def test_forward_refuses(
     arguments: dict[str, Any], message: str, plain: PreTrainedModel, warm: PrefixCache
 ) -> None:
-    with counted(plain) as counts, pytest.raises(ValueError, match=message):
+    refused = pytest.raises((ValueError, TypeError), match=message)
+    with counted(plain) as counts, refused:
         plain(**{"input_ids": IDS, CACHE: warm, **arguments})
     assert counts == []
     warm.check()
     going_on = {"input_ids": IDS[:, :1], "position_ids": torch.tensor([[41]]), CACHE: warm}
     plain(**going_on)  # the sequence is still there
+
+
+def test_an_extra_key_that_is_none_changes_nothing(
+    plain: PreTrainedModel, warm: PrefixCache
+) -> None:
+    warm.extra_key = ["a", "list"]
+    before = warm.stats()
+    with (
+        counted(plain) as counts,
+        pytest.raises(TypeError, match="extra_key must be a str, bytes, int or a tuple"),
+    ):
+        plain(input_ids=IDS, position_ids=torch.arange(30)[None], **{CACHE: warm})
+    assert counts == []
+    assert warm.stats() == before
+    warm.check()
+    going_on = {"input_ids": IDS[:, :1], "position_ids": torch.tensor([[41]]), CACHE: warm}
+    plain(**going_on)  # the sequence is still there, and goes on under its own key
+    warm.extra_key = None
+    generate(plain, PROMPT, warm)
+    assert warm.last_prompt == PromptUse(30, 24, 0)
 
 
 def test_training_mode_is_refused(warm: PrefixCache, plain: PreTrainedModel) -> None:
@@ -229,6 +269,7 @@ def test_no_model() -> None:
         ({"host_pages": 4, "device": "cuda"}, TypeError, "device is not an option"),
         ({"host_pages": 4, "acks": "poll"}, TypeError, "acks is not an option"),
         ({"host_pages": 4, "colour": 1}, TypeError, "colour"),
+        ({"host_pages": 4, "extra_key": 1.5}, TypeError, "extra_key must be a str.*got float"),
         ({"host_pages": 4, "write_policy": "write_back"}, ValueError, "not in this version"),
     ],
 )

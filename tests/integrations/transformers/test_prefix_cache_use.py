@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small_models import (
@@ -21,8 +23,9 @@ from small_models import (
 )
 from transformers import DynamicCache, PreTrainedModel
 
-from hicache_nsa import HiCacheError
-from hicache_nsa.integrations.transformers import PrefixCache, PromptUse
+from hicache_nsa import HiCacheError, LoadBack
+from hicache_nsa.integrations.transformers import PrefixCache, PromptUse, prefix_cache
+from hicache_nsa.integrations.transformers.supported import new_layers
 
 PROMPT = prompt_of(53)
 
@@ -102,8 +105,8 @@ def test_forwards_of_ones_own(model: PreTrainedModel, cache: PrefixCache) -> Non
 
 def test_the_last_logits_asked_for_are_computed(model: PreTrainedModel, cache: PrefixCache) -> None:
     expected = forward(model, PROMPT, DynamicCache(config=model.config)).logits[:, -20:]
-    for hits in (0, 32):
-        more = {"position_ids": positions(0, 53), "logits_to_keep": 20}
+    for hits, keep in ((0, 20), (32, 20), (32, np.int64(20)), (32, np.uint8(20))):
+        more = {"position_ids": positions(0, 53), "logits_to_keep": keep}
         logits = forward(model, PROMPT, cache, **more).logits
         assert cache.last_prompt == PromptUse(53, hits, 0)
         torch.testing.assert_close(logits, expected, rtol=0, atol=2e-4)
@@ -154,6 +157,25 @@ def test_a_forward_that_is_interrupted_leaves_nothing_behind(
     assert cache.last_prompt == PromptUse(53, 48, 0)
 
 
+def test_a_load_that_is_interrupted_leaves_no_lock(
+    model: PreTrainedModel, cache: PrefixCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generate(model, PROMPT, cache)
+    cache.reset()
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt("stop")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LoadBack, "wait", interrupt)
+        with pytest.raises(KeyboardInterrupt, match="stop"):
+            generate(model, PROMPT, cache)
+    cache.drain()
+    assert cache.stats().device.locked_pages == 0
+    assert cache.stats().host.locked_pages == 0
+    assert generate(model, PROMPT, cache) == generate(model, PROMPT)
+
+
 def test_a_sequence_stays_in_its_thread(cache: PrefixCache, model: PreTrainedModel) -> None:
     generate(model, PROMPT, cache)
     held = 53 + NEW_TOKENS - 1
@@ -194,6 +216,41 @@ def test_a_forward_beside_that_of_another_thread_is_refused(
     finally:
         go_on.set()
         thread.join()
+    assert answers == [generate(model, PROMPT)]
+
+
+def test_of_two_threads_that_begin_at_once_one_is_refused(
+    cache: PrefixCache, model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, one_refused = threading.Barrier(2), threading.Event()
+    answers: list[list[int]] = []
+    errors: list[str] = []
+
+    def meet(of: PreTrainedModel) -> Any:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.5)  # the other one must not come here meanwhile
+        return new_layers(of)
+
+    def run() -> None:
+        try:
+            answers.append(generate(model, PROMPT, cache))
+        except HiCacheError as error:
+            errors.append(str(error))
+            one_refused.set()
+
+    def wait(*_: Any) -> None:
+        one_refused.wait(30)
+
+    monkeypatch.setattr(prefix_cache, "new_layers", meet)
+    model.model.layers[1].register_forward_pre_hook(wait)
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    monkeypatch.undo()
+    assert len(errors) == 1
+    assert "forward of another thread" in errors[0]
     assert answers == [generate(model, PROMPT)]
 
 

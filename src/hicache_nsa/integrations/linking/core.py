@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from hicache_nsa.errors import HiCacheError
 from hicache_nsa.integrations.linking import live
 from hicache_nsa.integrations.linking.chains import Chains
 from hicache_nsa.integrations.linking.counters import LinkerStats
@@ -35,6 +36,11 @@ class LinkerCore:
 
     A page is there for a lookup once its bytes have landed in host memory. Host memory is this
     rank's own; ranks agree on a hit by intersecting what each has found.
+
+    After ``close()`` nothing is found and nothing is under way: ``lookup`` and all that asks how
+    copies are going answer so, as they do for a linker that never stored anything. ``load`` and
+    ``offload`` raise ``HiCacheError``: SGLang then gives back what it has allocated and locked for
+    the call, and does not go on as if this rank had taken part.
     """
 
     forward_stream: Any = None
@@ -90,13 +96,20 @@ class LinkerCore:
 
         The first sign of a request: for a prompt of less than a page there is no ``lookup``.
         """
+        if self._closed:
+            return
         self._clean = False
         self._above = (rid, key)
         if key is not None:
             self.index.touch([key])
 
     def lookup(self, rid: str, transfers: Sequence[Any], **_: Any) -> list[int]:
-        """Every restorable length, in pages of the uncached tail; keeps the longest for ``rid``."""
+        """Every restorable length, in pages of the uncached tail; keeps the longest for ``rid``.
+
+        Empty after ``close()``: a miss, on all ranks.
+        """
+        if self._closed:
+            return []
         keys = _kv_keys(transfers)
         found = 0 if self._suspended or not keys else self.index.prefix(keys)  # refuses bad keys
         self._lookups += 1
@@ -114,7 +127,12 @@ class LinkerCore:
     # ---- host to device ----
 
     def load(self, rid: str, transfers: Sequence[Any], **_: Any) -> bool:
-        """Queue a load into the given slots; True whatever this rank still has."""
+        """Queue a load into the given slots; True whatever this rank still has.
+
+        Raises:
+            HiCacheError: the linker is closed. ValueError: bad slots, or one queued for ``rid``.
+        """
+        self._require_open("load")
         transfer = _kv(transfers)
         if transfer is None or not transfer.keys:
             return False
@@ -136,7 +154,12 @@ class LinkerCore:
     # ---- device to host ----
 
     def offload(self, transfers: Sequence[Any], session_id: str | None = None, **_: Any) -> bool:
-        """Queue a node's pages; True for any page at all, so that ranks' queues stay the same."""
+        """Queue a node's pages; True for any page at all, so that ranks' queues stay the same.
+
+        Raises:
+            HiCacheError: the linker is closed. ValueError: bad slots, or a key twice.
+        """
+        self._require_open("offload")
         transfer = _kv(transfers)
         if transfer is None or not transfer.keys:
             return False
@@ -187,12 +210,12 @@ class LinkerCore:
         """
         if self._closed:
             return
-        self._leases.end_all()
-        self._loads.fail_queued("the weights have changed")
-        self.quiesce()
         self._invalidations += 1
         self._suspended = not self._clean
-        dropped = self.index.reset()
+        self._leases.end_all()
+        self._loads.fail_queued("the weights have changed")
+        dropped = self.index.reset()  # first, so that nothing is found again whatever comes below
+        self.quiesce()
         log.info(
             "the weights have changed: %d host pages dropped%s",
             dropped,
@@ -215,6 +238,12 @@ class LinkerCore:
         self._offloads.quiesce()
         self._leases.end_all()
         self.layer_done_counter.reset()
+
+    def _require_open(self, call: str) -> None:
+        if self._closed:
+            raise HiCacheError(
+                f"{call} after close() of this linker: its host pages are gone; make a new one"
+            )
 
     # ---- what it did ----
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -12,7 +13,11 @@ from transformers import DynamicCache, PreTrainedModel
 from hicache_nsa import CacheStats, HiCache, HiCacheError, HostPool, ResetReport, TransferEngine
 from hicache_nsa.errors import require_equal
 from hicache_nsa.formats.checks import positive_int
-from hicache_nsa.integrations.transformers.forward_call import read_call, without_first
+from hicache_nsa.integrations.transformers.forward_call import (
+    ForwardCall,
+    read_call,
+    without_first,
+)
 from hicache_nsa.integrations.transformers.forward_hooks import Forward, watch_forwards
 from hicache_nsa.integrations.transformers.kept import find_kept, pool_format
 from hicache_nsa.integrations.transformers.paged import PagedTensors
@@ -20,7 +25,7 @@ from hicache_nsa.integrations.transformers.prefix_store import PrefixStore
 from hicache_nsa.integrations.transformers.sizing import device_page_count
 from hicache_nsa.integrations.transformers.supported import new_layers
 from hicache_nsa.pools import check_device
-from hicache_nsa.tokens import ExtraKey
+from hicache_nsa.tokens import ExtraKey, namespace
 
 _OWN = ("format", "device", "device_buffers", "device_reserved", "stream", "acks")
 
@@ -79,6 +84,7 @@ class PrefixCache(DynamicCache):
             if name in options:
                 raise TypeError(f"{name} is not an option: a PrefixCache sets it by the model")
         page_size = positive_int(page_size, "page_size")
+        namespace(extra_key)  # TypeError for one that is none
         kept = find_kept(model)
         format = pool_format(model, kept, page_size)
         device = check_device(model.device)
@@ -100,6 +106,7 @@ class PrefixCache(DynamicCache):
         self._page_size = format.page_size
         self._store = PrefixStore(hicache, paged)
         self._forward: Forward | None = None  # in progress, or interrupted
+        self._beginning = threading.Lock()
         self._thread = 0  # the one that the sequence belongs to
         self._tokens = np.empty(0, np.int64)  # those in the layers
         self._pending = self._tokens  # and those of the forward in progress
@@ -175,34 +182,22 @@ class PrefixCache(DynamicCache):
         A forward from position 0 is a new prompt, one behind the last token goes on with it.
 
         Raises:
-            ValueError: a forward that cannot be served; nothing changed.
+            ValueError, TypeError: a forward that cannot be served, or an ``extra_key`` that is
+                none; nothing changed.
             HiCacheError: another thread is in a forward.
         """
         call = read_call(arguments)
-        if self._forward is not None:
-            if not self._forward.is_ours():
-                raise HiCacheError(
-                    "this PrefixCache is in a forward of another thread; one at a time"
-                )
-            self._drop_sequence()  # that forward was interrupted: its layers may be half done
         if self._model.training:
             raise ValueError("the model is in training mode: call model.eval()")
-        held = len(self._tokens)
-        first = call.first
-        if first is None and not held:
-            first = 0
-        if first is None or (first and (first != held or self._thread != forward.thread)):
-            raise ValueError(
-                f"this PrefixCache holds {held} tokens of a sequence and the forward starts at "
-                f"position {first}: pass position_ids from 0 for a new prompt, from {held} on to "
-                f"go on, in the same thread"
-            )
-        if not first:
-            self._drop_sequence()
-            self._key, self._thread = self.extra_key, forward.thread
-        before = len(self._tokens)
-        self._pending = np.concatenate([self._tokens, np.asarray(call.tokens, np.int64)])
-        self._forward = forward
+        with self._beginning:  # of two threads that begin at once, one is refused
+            first = self._first_of(call, forward)
+            if not first:
+                namespace(self.extra_key)
+                self._drop_sequence()
+                self._thread = forward.thread
+            before = len(self._tokens)
+            self._pending = np.concatenate([self._tokens, np.asarray(call.tokens, np.int64)])
+            self._forward = forward
         device, host = 0, 0
         if len(call.tokens) > call.keep:
             device, host = self._store.restore(
@@ -216,6 +211,24 @@ class PrefixCache(DynamicCache):
                 len(self._pending), use.device_hit_tokens + device, use.host_hit_tokens + host
             )
         return without_first(arguments, device + host)
+
+    def _first_of(self, call: ForwardCall, forward: Forward) -> int:
+        """The position at which ``call`` starts: 0, or behind the sequence that is held."""
+        held = len(self._tokens)
+        if self._forward is not None:
+            if not self._forward.is_ours():
+                raise HiCacheError(
+                    "this PrefixCache is in a forward of another thread; one at a time"
+                )
+            held = 0  # that forward was interrupted: its layers may be half done
+        first = 0 if call.first is None and not held else call.first
+        if first is None or (first and (first != held or self._thread != forward.thread)):
+            raise ValueError(
+                f"this PrefixCache holds {held} tokens of a sequence and the forward starts at "
+                f"position {first}: pass position_ids from 0 for a new prompt, from {held} on to "
+                f"go on, in the same thread"
+            )
+        return first
 
     def end_forward(self, succeeded: bool) -> None:
         """Take in the whole pages that are new; after a failure, forget the sequence."""

@@ -42,8 +42,9 @@ class PrefixStore:
         if match.tokens <= start:
             return 0, 0
         handle = self.hicache.lock(match)
-        load = self._load(match) if match.host_tokens else None
+        load = None
         try:
+            load = self._load(match) if match.host_tokens else None
             pages = match.device_pages
             if load is not None:
                 pages = np.concatenate([pages, load.pages])

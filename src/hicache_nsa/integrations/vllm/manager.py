@@ -45,6 +45,7 @@ class HiCacheOffloadingManager(OffloadingManager):
         self._info = info
         self._reported = False
         self._events: list[OffloadingEvent] | None = [] if enable_events else None
+        self._announced: set[OffloadKey] = set()  # as stored, and not as removed since
 
     def on_new_request(self, req_context: ReqContext) -> RequestOffloadingContext:
         """vLLM's default: what is computed is offered as it comes, hits are not offered again."""
@@ -108,9 +109,10 @@ class HiCacheOffloadingManager(OffloadingManager):
     def reset_cache(self) -> None:
         """Empty. vLLM has the workers finish what is in flight before they get anything new."""
         self._host.reset()
+        self._announce(list(self._announced), removed=True)
 
     def take_events(self) -> Iterable[OffloadingEvent]:
-        """What was stored and evicted since the last call; nothing unless events are enabled."""
+        """What was stored and removed since the last call; nothing unless events are enabled."""
         events = self._events
         if events is not None:
             self._events = []
@@ -126,5 +128,10 @@ class HiCacheOffloadingManager(OffloadingManager):
         return [self._info]
 
     def _announce(self, keys: list[OffloadKey], removed: bool) -> None:
-        if keys and self._events is not None:
-            self._events.append(OffloadingEvent(keys=keys, medium=Medium.CPU, removed=removed))
+        if not keys or self._events is None:
+            return
+        self._events.append(OffloadingEvent(keys=keys, medium=Medium.CPU, removed=removed))
+        if removed:
+            self._announced.difference_update(keys)
+        else:
+            self._announced.update(keys)

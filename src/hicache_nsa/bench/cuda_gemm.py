@@ -14,7 +14,7 @@ from hicache_nsa.bench.beside import BackToBack, Burst, WaitForCopy, back_to_bac
 from hicache_nsa.bench.cuda_machine import CudaMachine
 
 SIZE = 8192  # rows of the matrices: about 1.5 ms a product on an H200
-WARM_UP_SECONDS = 0.25  # of products, until the clocks have settled
+WARM_UP_SECONDS = 1.0  # of products: until the GPU is at its power limit and the clocks settle
 PAUSE_SECONDS = 0.02  # before each burst; copies beside it begin meanwhile
 FEWEST = 192  # products in a burst, 0.3 s: from one to the next the clock moves by per cents
 COPIES = 2  # whole ones that a burst has room for

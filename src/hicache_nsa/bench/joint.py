@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -18,19 +19,21 @@ if TYPE_CHECKING:
     from hicache_nsa.bench.cuda_gemm import GemmStream
     from hicache_nsa.bench.cuda_machine import CudaMachine
 
+_Side = tuple[Callable[[], WaitForCopy], int]  # starts a copy; copies to keep in flight
+
 ATTEMPTS = 4  # at a burst in which copies begin and end, each twice as long as the one before
 
 
 @dataclass(slots=True)
 class JointRounds:
     """What the rounds of one case gave. Ratios are of a product's time beside copies and alone,
-    the mean of the bursts before and after being "alone". ``products``: of a burst.
+    the mean of the bursts right before and behind being "alone". ``products``: of a burst.
     """
 
     products: int = 0
     slowdowns: list[float] = field(default_factory=list)
     contiguous_slowdowns: list[float] = field(default_factory=list)
-    alone: list[tuple[float, float]] = field(default_factory=list)
+    alone: list[list[float]] = field(default_factory=list)
     copies: list[int] = field(default_factory=list)
     gbps: list[float] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)
@@ -45,7 +48,8 @@ class JointRounds:
         ``gemm_alone_drift``: by how much a burst alone differs from the next one alone, as
         ``gemm_slowdown`` would see it.
         """
-        bursts = [seconds for pair in self.alone for seconds in pair]
+        bursts = [seconds for each in self.alone for seconds in each]
+        neighbours = [pair for each in self.alone for pair in pairwise(each)]
         return {
             "gemm_slowdown": median(self.slowdowns),
             "gemm_slowdown_spread": [min(self.slowdowns), max(self.slowdowns)],
@@ -53,7 +57,7 @@ class JointRounds:
             "gemm_products": self.products,
             "gemm_alone_ms": 1e3 * median(bursts),
             "gemm_alone_spread": [each / median(bursts) - 1 for each in (min(bursts), max(bursts))],
-            "gemm_alone_drift": median(abs(after / before - 1) for before, after in self.alone),
+            "gemm_alone_drift": median(abs(after / before - 1) for before, after in neighbours),
             "gemm_copies": [min(self.copies), max(self.copies)],
             "gemm_gbps": median(self.gbps),
             "gemm_share_of_peak": median(self.shares),
@@ -65,18 +69,36 @@ class JointRounds:
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """Bursts of one length: alone, beside the engine's copies, alone, beside contiguous copies."""
+    """Bursts of one length: three alone, between them one beside the engine's copies and one beside
+    contiguous copies. ``plain_first``: which of the two came first.
+    """
 
-    first: Burst
+    alone: tuple[Burst, ...]
     beside: Burst
     copies: BackToBack
-    second: Burst
     beside_plain: Burst
     plain: BackToBack
+    plain_first: bool
 
     def shortfall(self) -> str | None:
         """Why it can't be counted, or None."""
         return self.copies.shortfall(self.beside) or self.plain.shortfall(self.beside_plain)
+
+    @property
+    def slowdown(self) -> float:
+        """Of the engine's copies: by the bursts alone right before and behind."""
+        return _slowdown(self.beside, *(self.alone[1:] if self.plain_first else self.alone[:2]))
+
+    @property
+    def slowdown_contiguous(self) -> float:
+        """Of contiguous copies."""
+        return _slowdown(
+            self.beside_plain, *(self.alone[:2] if self.plain_first else self.alone[1:])
+        )
+
+
+def _slowdown(beside: Burst, before: Burst, after: Burst) -> float:
+    return 2 * beside.product_seconds / (before.product_seconds + after.product_seconds) - 1
 
 
 class Joint:
@@ -95,7 +117,8 @@ class Joint:
         copy_seconds: float,
         before: JointRounds | None,
     ) -> JointRounds:
-        """Products alone, beside ``copies``, alone, and beside contiguous copies.
+        """Products alone, beside ``copies``, alone, beside contiguous copies, alone; the two kinds
+        of copies change places from round to round.
 
         contiguous_seconds, copy_seconds: of this round, host clock, nothing beside them. before:
         the rounds before this one, which are returned with this one added.
@@ -122,12 +145,13 @@ class Joint:
         for attempt in range(ATTEMPTS):
             into.products *= 2 if attempt else 1
             submits.clear()
-            first = self._gemms.alone(into.products)
             with rig.counting(into.taken):
-                ran = self._gemms.beside(into.products, copy, copies_ahead(copy_seconds))
-            second = self._gemms.alone(into.products)
-            plain = self._gemms.beside(into.products, contiguous, copies_ahead(contiguous_seconds))
-            found = _Round(first, *ran, second, *plain)
+                found = self._bursts(
+                    into.products,
+                    (copy, copies_ahead(copy_seconds)),
+                    (contiguous, copies_ahead(contiguous_seconds)),
+                    plain_first=len(into.slowdowns) % 2 == 1,
+                )
             if found.shortfall() is None:
                 break
         else:
@@ -137,13 +161,25 @@ class Joint:
                 "first ended with the products, their streams share a hardware queue: set "
                 "CUDA_DEVICE_MAX_CONNECTIONS=32; else give fewer --pages"
             )
-        alone = (first.product_seconds, second.product_seconds)
         count, seconds = found.copies.inside(found.beside)
-        into.alone.append(alone)
-        into.slowdowns.append(2 * found.beside.product_seconds / sum(alone) - 1)
-        into.contiguous_slowdowns.append(2 * found.beside_plain.product_seconds / sum(alone) - 1)
+        into.alone.append([burst.product_seconds for burst in found.alone])
+        into.slowdowns.append(found.slowdown)
+        into.contiguous_slowdowns.append(found.slowdown_contiguous)
         into.copies.append(count)
         into.gbps.append(nbytes * count / seconds / 1e9)
         into.shares.append(contiguous_seconds * count / seconds)
         into.submits += submits
         return into
+
+    def _bursts(self, products: int, copies: _Side, plain: _Side, plain_first: bool) -> _Round:
+        """The two change places from round to round: a GPU at its power limit is slower in the
+        second burst behind a pause than in the next ones, and that must not fall on one of them.
+        """
+        alone = [self._gemms.alone(products)]
+        ran: list[tuple[Burst, BackToBack]] = []
+        for side in (plain, copies) if plain_first else (copies, plain):
+            ran.append(self._gemms.beside(products, *side))
+            alone.append(self._gemms.alone(products))
+        first, second = ran
+        beside, beside_plain = (second, first) if plain_first else (first, second)
+        return _Round(tuple(alone), *beside, *beside_plain, plain_first)

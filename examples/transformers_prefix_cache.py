@@ -1,4 +1,7 @@
-"""A conversation with a small random DeepSeek-V3.2: what was computed once survives a flush."""
+"""A conversation with a small random DeepSeek-V3.2: what was computed once survives a flush.
+
+Needs the extra: pip install '.[transformers]'.
+"""
 
 import inspect
 import sys

@@ -15,7 +15,7 @@ using Pages = std::vector<int64_t>;
 constexpr int kLayers = 61;
 constexpr int64_t kLatent = 41'984;
 constexpr int64_t kIndex = 8'448;
-constexpr int64_t kBay = int64_t{8} << 20;
+constexpr int64_t kBay = int64_t{16} << 20;
 
 std::vector<int> all_layers() {
     std::vector<int> layers(kLayers);
@@ -83,11 +83,13 @@ TEST(WayChoice, ManyPagesAreStaged) {
 TEST(WayChoice, FewPagesAreNotWorthTheWayThroughTheRing) {
     for (const char* layout : {"page_first", "layer_first"}) {
         const auto geometry = geometry_of(layout);
-        for (const bool layerwise : {false, true}) {
-            for (const Direction direction : kDirections) {
-                const auto choice = choose(geometry, copy_of(8, 1, direction, layerwise));
-                EXPECT_EQ(choice.way, Way::kKernel);
-                EXPECT_GT(choice.group_layers, 1);
+        for (const int64_t pages : {8, 16, 32}) {
+            for (const bool layerwise : {false, true}) {
+                for (const Direction direction : kDirections) {
+                    const auto choice = choose(geometry, copy_of(pages, 1, direction, layerwise));
+                    EXPECT_EQ(choice.way, Way::kKernel) << layout << " " << pages;
+                    EXPECT_GT(choice.group_layers, 1);
+                }
             }
         }
     }
@@ -170,7 +172,7 @@ TEST(WayChoice, AComputingModelIsSparedTheKernel) {
 
 TEST(WayChoice, OneBlockOfAKernelIsSlowerThanTheRing) {
     const auto geometry = geometry_of("page_first");
-    const auto order = copy_of(16, 1, Direction::kDeviceToHost, false);
+    const auto order = copy_of(32, 1, Direction::kDeviceToHost, false);
     EXPECT_EQ(choose(geometry, order, {{}, 4, kBay}).way, Way::kKernel);
     EXPECT_EQ(choose(geometry, order, {{}, 1, kBay}).way, Way::kStaged);
 }

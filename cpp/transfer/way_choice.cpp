@@ -34,13 +34,14 @@ constexpr double kQueuePiece = 0.6e-6;     // seconds to queue a piece of a batc
 constexpr double kQueueFarPiece = 0.9e-6;  // the same where the one before lies megabytes away
 constexpr double kQueueHeadroom = 0.9;  // a link that waits for the queueing thread rests at times
 constexpr double kQueueOperation = 4e-6;  // a copy, a launch, a batch with its events
+constexpr double kLaunchGap = 4e-6;       // the link rests between two kernels
 constexpr double kBatchGap = 3e-6;        // the link rests between two batches
 constexpr double kRectangleGap = 1.7e-6;  // and between rectangles that are not like the one before
 constexpr int64_t kLongestBatch = 256;    // pieces
 // The last tile of a load still goes from the ring to its pages when the link has nothing more to
 // do; a save's first one has to be in the ring before the link has anything to do.
-constexpr double kDeviceRate = 130e9;      // bytes a second of that kernel
-constexpr double kThroughTheRing = 60e-6;  // longer than without a ring, from an idle link
+constexpr double kDeviceRate = 130e9;                             // bytes a second of that kernel
+constexpr std::array<double, 2> kThroughTheRing{150e-6, 200e-6};  // from an idle link, by direction
 // Bytes a second of one block of a kernel that reads or writes host memory: fewer than the curve's
 // blocks are slower than the link.
 constexpr double kBlockRate = 27e9;
@@ -176,7 +177,7 @@ CopyEstimate estimate_kernel(const CopyGeometry& geometry, const CopyOrder& orde
             geometry.page_bytes(group.first_layer, group.last_layer) * order.plan.num_pages();
         if (bytes > 0) {
             const double by_blocks = static_cast<double>(bytes) / (kBlockRate * blocks);
-            result.total += std::max(costs.kernel.seconds(bytes), by_blocks);
+            result.total += kLaunchGap + std::max(costs.kernel.seconds(bytes), by_blocks);
         }
         result.queueing += kQueueOperation;
         end_step(result, landed);
@@ -191,6 +192,7 @@ CopyEstimate estimate_staged(const CopyGeometry& geometry, const CopyOrder& orde
     const int64_t pages = order.plan.num_pages();
     const int64_t runs = host_runs(order.plan);
     double edge_bytes = 0;  // of that tile
+    double first_queued = 0;
     double landed = 0;
     for (const StageTile& tile : stage_tiles(geometry, order, bay_bytes, choice.group_layers)) {
         const int64_t of_page = geometry.page_bytes(tile.first_layer, tile.last_layer);
@@ -207,10 +209,12 @@ CopyEstimate estimate_staged(const CopyGeometry& geometry, const CopyOrder& orde
             QueuedAtOnce queued(geometry, costs, result);
             queued.add({by_page ? a_layer : a_layer * tile.layers(), true}, bytes);
         }
+        if (first_queued == 0) first_queued = result.queueing;
         if (tile.last) end_step(result, landed);
     }
     result.processors = static_cast<double>(pages * order.page_bytes) / kDeviceRate;
-    const double spread = edge_bytes / kDeviceRate + kThroughTheRing;
+    const double spread = edge_bytes / kDeviceRate + first_queued +
+                          kThroughTheRing[static_cast<size_t>(index(order.direction))];
     result.total += spread;
     result.step += spread;
     return result;

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from hicache_nsa import _core
 
-FORMAT = 2  # raised when what is measured changes: kept curves are measured again
+FORMAT = 3  # raised when what is measured changes: kept curves are measured again
 LOCK_SECONDS = 10.0
 
 

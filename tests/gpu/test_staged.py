@@ -20,7 +20,7 @@ BAYS = {
     "three records": 3 * 24_192,
     "all pages": 11 * 24_192,
 }
-RING = 4  # bays
+RING = 2  # bays
 ORDERS = (
     None,
     range(11, -1, -1),

@@ -18,10 +18,10 @@ namespace cuda {
 namespace {
 
 constexpr int kDefaultBlocks = 4;
-// Long enough to hide that a kernel has to wait for a place on the GPU; bays long enough for
-// pieces of a batch to follow each other without a gap.
+// Two bays: one is filled while the other one is emptied, in less than half of that time. The link
+// rests between two bays, so they are long.
 constexpr int64_t kStagingBytes = int64_t{32} << 20;
-constexpr int kBays = 4;
+constexpr int kBays = 2;
 constexpr int64_t kBayAlignment = 256;
 
 // The same with a geometry whose records are copied as one only where the driver allows it.

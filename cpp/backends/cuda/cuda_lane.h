@@ -71,7 +71,7 @@ class CudaLane {
     static constexpr size_t kMostQueued = 16;
 
     // Bytes and seconds of queueing up to which a copy is queued by whoever submits it.
-    static constexpr int64_t kSmallCopy = int64_t{64} << 20;
+    static constexpr int64_t kSmallCopy = int64_t{128} << 20;
     static constexpr double kShortQueueing = 50e-6;
 
     struct Queued {

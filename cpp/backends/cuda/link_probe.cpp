@@ -19,7 +19,7 @@ namespace cuda {
 namespace {
 
 constexpr int64_t kScratch = int64_t{64} << 20;
-constexpr int64_t kBay = int64_t{8} << 20;    // bytes of a batch, as in staging
+constexpr int64_t kBatch = int64_t{8} << 20;  // bytes
 constexpr int64_t kPage = int64_t{32} << 10;  // of the kernel's pages
 constexpr int64_t kRows = 64;                 // of a rectangle
 constexpr int kBlocks = 4;
@@ -91,23 +91,24 @@ class LinkProbe {
         return order;
     }
 
-    // Noise must not make a curve fall.
+    // Noise must not make a curve fall: the smaller one, measured slower, was disturbed.
     static void add(std::vector<CostPoint>& points, int64_t bytes, double seconds) {
-        points.push_back(
-            {bytes, points.empty() ? seconds : std::max(seconds, points.back().seconds)});
+        for (CostPoint& smaller : points)
+            smaller.seconds = std::min(smaller.seconds, seconds);
+        points.push_back({bytes, seconds});
     }
 
     [[nodiscard]] uint64_t device_address() const {
         return reinterpret_cast<uint64_t>(device_.get());
     }
 
-    // Scattered in host memory, side by side on the device, in batches of a bay.
+    // Scattered in host memory, side by side on the device, in batches.
     CostCurve pieces(Direction direction) {
         std::vector<CostPoint> points;
         for (const int64_t bytes : {int64_t{8} << 10, int64_t{32} << 10, int64_t{48} << 10,
                                     int64_t{128} << 10, int64_t{512} << 10, int64_t{2} << 20}) {
-            const int64_t batch = kBay / bytes;
-            const std::vector<int64_t> order = shuffled(kScratch / kBay * batch);
+            const int64_t batch = kBatch / bytes;
+            const std::vector<int64_t> order = shuffled(kScratch / kBatch * batch);
             std::vector<std::vector<Block>> batches;
             for (int64_t i = 0; i < std::ssize(order); ++i) {
                 if (i % batch == 0) batches.emplace_back();

@@ -74,18 +74,6 @@ def test_a_save_that_failed_is_tried_again_at_the_next_hit():
         assert c.drain(LONG) and c.host_is(A)
 
 
-def test_write_through_saves_what_a_match_finds_unsaved():
-    """A save that was refused or failed is made up for by the next request for the prefix."""
-    with CaseCache(32, 32) as c:
-        fail_next(c.cache, "d2h", 0)
-        c.put(A)
-        assert c.drain(LONG) and sum(c.host[1:]) == 0
-        c.hit(A, count=False)
-        assert c.drain(LONG) and sum(c.host[1:]) == 0
-        c.hit(A)
-        assert c.drain(LONG) and c.host_is(A)
-
-
 # -- write back -----------------------------------------------------------------------------------
 
 

@@ -22,7 +22,8 @@ def match_prefix(
         if end < node.end:
             node = path[-1] = tree.split(node, end)
         tree.touch(path, hit=True)
-        save_due(state, path)
+        if state.write_policy.at_match:
+            save_due(state, path)
     device_pages, host_pages, loading = cached_prefix(path, end, size)
     device_tokens = len(device_pages) * size
     if count:

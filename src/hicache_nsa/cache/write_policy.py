@@ -14,11 +14,13 @@ WRITE_POLICIES = ("write_through", "write_through_selective", "write_back")
 class WritePolicy:
     """threshold: hits from which a node is saved; None: no number of hits is enough.
 
+    at_match: looked at whenever a match counts a hit, not only at insert.
     at_eviction: pages without a host copy are saved when they are evicted from the device.
     """
 
     name: str
     threshold: int | None
+    at_match: bool = False
     at_eviction: bool = False
 
     def due(self, path: Sequence[Node]) -> Node | None:
@@ -38,4 +40,6 @@ def write_policy(name: str, threshold: int) -> WritePolicy:
     """The policy of that name. ``threshold``: of ``write_through_selective``."""
     if name == "write_back":
         return WritePolicy(name, None, at_eviction=True)
-    return WritePolicy(name, 1 if name == "write_through" else threshold)
+    if name == "write_through":
+        return WritePolicy(name, 1)
+    return WritePolicy(name, threshold, at_match=True)

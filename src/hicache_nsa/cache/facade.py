@@ -28,7 +28,8 @@ from hicache_nsa.stats import CacheStats
 from hicache_nsa.streams import Stream, check_stream
 from hicache_nsa.tokens import ExtraKey, PageIds, Tokens, namespace, page_ids, token_span
 from hicache_nsa.transfer import D2H, Ticket, TransferEngine, seconds_of
-from hicache_nsa.tree import RadixTree
+from hicache_nsa.tree import EvictionPolicy, RadixTree
+from hicache_nsa.tree.eviction import eviction_policy_of
 
 SAVE_WAIT_SECONDS = 2.0
 Result = TypeVar("Result")
@@ -45,7 +46,10 @@ class HiCache:
     layout: ``layer_first``, ``page_first``, ``page_first_direct``. io_backend: see
         ``TransferEngine``, whose further keywords (staging_bytes ...) are taken too.
     pin_memory: ``auto`` pins the host pool for a GPU and warns if that fails; True must pin.
-    write_policy, write_threshold, eviction_policy: ``write_through`` and ``lru`` in this version.
+    write_policy, write_threshold: ``write_through`` in this version.
+    eviction_policy: which leaf gives up pages first, in both tiers: ``lru``, ``lfu``, ``fifo``,
+        ``mru``, ``filo``, ``slru``, ``priority``, or an instance of your own
+        ``hicache_nsa.tree.EvictionPolicy``.
     load_back_threshold: tokens; smaller host hits are not loaded. Default one page.
     spare: share of the pages (0 to 0.5) that eviction leaves free, for longer runs; default 0.
     stream: stands in where a call's own ``stream`` is None.
@@ -71,7 +75,7 @@ class HiCache:
         io_backend: str = "auto",
         write_policy: str = "write_through",
         write_threshold: int = 2,
-        eviction_policy: str = "lru",
+        eviction_policy: str | EvictionPolicy = "lru",
         load_back_threshold: int | None = None,
         spare: float = 0.0,
         pin_memory: bool | str = "auto",
@@ -80,9 +84,9 @@ class HiCache:
         **engine_options: Any,
     ) -> None:
         check_options(
-            format, io_backend, write_policy, write_threshold, eviction_policy, pin_memory, acks,
-            engine_options,
-        )  # fmt: skip
+            format, io_backend, write_policy, write_threshold, pin_memory, acks, engine_options
+        )
+        policy = eviction_policy_of(eviction_policy)
         threshold, spare = threshold_tokens(load_back_threshold, format), spare_share(spare)
         host = HostPool(format, host_pages, host_size, layout)
         device_pool = DevicePool(format, device_buffers, device_pages, device, device_reserved)
@@ -91,7 +95,7 @@ class HiCache:
         self._polled = acks == "poll"
         self._state = CacheState(
             format=format,
-            tree=RadixTree(format.page_size),
+            tree=RadixTree(format.page_size, policy),
             ledger=Ledger(device_pool),
             host=host,
             engine=TransferEngine(

@@ -11,8 +11,6 @@ from hicache_nsa.transfer import IO_BACKENDS
 
 WRITE_POLICIES = ("write_through",)
 LATER_WRITE_POLICIES = ("write_through_selective", "write_back")
-EVICTION_POLICIES = ("lru",)
-LATER_EVICTION_POLICIES = ("lfu", "fifo", "mru", "filo", "slru", "priority")
 ACKS = ("auto", "poll")
 MOST_SPARE = 0.5
 
@@ -22,7 +20,6 @@ def check_options(
     io_backend: Any,
     write_policy: Any,
     write_threshold: Any,
-    eviction_policy: Any,
     pin_memory: Any,
     acks: Any,
     engine_options: dict[str, Any],
@@ -34,7 +31,6 @@ def check_options(
         )
     one_of(io_backend, "io_backend", IO_BACKENDS)
     _available(write_policy, "write_policy", WRITE_POLICIES, LATER_WRITE_POLICIES)
-    _available(eviction_policy, "eviction_policy", EVICTION_POLICIES, LATER_EVICTION_POLICIES)
     positive_int(write_threshold, "write_threshold")
     one_of(acks, "acks", ACKS)
     if not isinstance(pin_memory, bool) and pin_memory != "auto":

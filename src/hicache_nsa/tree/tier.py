@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import heapq
-from typing import cast
+from collections.abc import Iterator
+from typing import Any, TypeAlias, cast
 
 from hicache_nsa.tokens import PageIds
+from hicache_nsa.tree.eviction import EvictionPolicy
+from hicache_nsa.tree.min_queue import MinQueue
 from hicache_nsa.tree.node import Node
+
+QueueEntry: TypeAlias = tuple[Any, int, int, Node]
+"""A key, ``created`` of the node (so that equal keys have an order), the number, the node."""
 
 
 class Tier:
@@ -15,22 +20,31 @@ class Tier:
     A *leaf* of a tier is a node with pages there and no child that has any. Pages leave a tier
     only from the tail of an unlocked leaf, so a tier's pages always form unbroken prefixes.
 
-    The order is least recently used first: a heap with one entry a leaf. A node that was used
-    since it was queued is queued anew when it comes up, so that a use costs nothing and an
-    eviction O(log n).
+    The queue has one live entry for every unlocked leaf; a node remembers its number. A node that
+    is no unlocked leaf any more loses its entry when it comes up, and one whose key has grown is
+    queued anew then, so that a use costs nothing and an eviction O(log n). Where a use may make
+    the key smaller, the use itself queues the node anew. An entry that a node no longer remembers
+    is stale; they are thrown out when there are more of them than live ones.
 
-    pages, children, queued: names of the ``Node`` attributes that belong to this tier.
+    pages, children, entry: names of the ``Node`` attributes that belong to this tier.
     """
 
-    def __init__(self, name: str, pages: str, children: str, queued: str) -> None:
+    def __init__(
+        self, name: str, pages: str, children: str, entry: str, policy: EvictionPolicy
+    ) -> None:
         self.name = name
+        self.policy = policy
         self.cached = 0
         self.locked = 0
+        self.live_entries = 0
+        self.stale_entries = 0
         self._pages = pages
         self._children = children
-        self._queued = queued
-        self._heap: list[tuple[int, int, Node]] = []
-        self._sequence = 0
+        self._entry = entry
+        self._queue: MinQueue[QueueEntry] = MinQueue()
+        self._number = 0
+
+    # -- questions ------------------------------------------------------------------------------
 
     @property
     def evictable(self) -> int:
@@ -52,22 +66,40 @@ class Tier:
 
     def is_leaf(self, node: Node) -> bool:
         """Whether the node has pages here and none of its children has."""
-        return getattr(node, self._pages) is not None and getattr(node, self._children) == 0
+        return getattr(node, self._children) == 0 and getattr(node, self._pages) is not None
+
+    def entry(self, node: Node) -> int:
+        """The number of the node's live entry in the eviction queue, 0 when it has none."""
+        return cast(int, getattr(node, self._entry))
+
+    def entries(self) -> Iterator[QueueEntry]:
+        """All entries of the eviction queue, live and stale, in no order."""
+        return iter(self._queue)
+
+    # -- pages and locks ------------------------------------------------------------------------
 
     def set_pages(self, node: Node, pages: PageIds | None) -> None:
         """Replace the node's pages (None or empty: none) and keep every count right."""
-        old = self.count(node)
+        before = getattr(node, self._pages)
+        old = 0 if before is None else len(before)
         new = 0 if pages is None else len(pages)
         setattr(node, self._pages, pages if new else None)
         self.cached += new - old
         if node.lock_ref:
             self.locked += new - old
         parent = node.parent
-        if parent is not None and (old == 0) != (new == 0):
-            setattr(parent, self._children, self.children(parent) + (1 if new else -1))
-            if not new:
-                self.offer(parent)
-        self.offer(node)
+        if new:
+            if not old and parent is not None:
+                setattr(parent, self._children, getattr(parent, self._children) + 1)
+            self.offer(node)
+        elif old:
+            if getattr(node, self._entry):
+                self._withdraw(node)
+            if parent is not None:
+                below = getattr(parent, self._children) - 1
+                setattr(parent, self._children, below)
+                if not below:
+                    self.offer(parent)
 
     def replace_split(self, prefix: Node, suffix: Node, pages: PageIds | None, at: int) -> None:
         """Share ``pages`` of a node that was split after page ``at``; totals stay as they are."""
@@ -76,6 +108,8 @@ class Tier:
         setattr(prefix, self._pages, head)
         setattr(suffix, self._pages, tail)
         setattr(prefix, self._children, 0 if tail is None else 1)
+        if tail is None and getattr(suffix, self._entry):
+            self._withdraw(suffix)
         self.offer(prefix)
 
     def lock(self, node: Node) -> None:
@@ -84,36 +118,72 @@ class Tier:
 
     def unlock(self, node: Node) -> None:
         """The node's last user went."""
-        self.locked -= self.count(node)
-        self.offer(node)
+        pages = getattr(node, self._pages)
+        if pages is not None:
+            self.locked -= len(pages)
+            self.offer(node)
+
+    # -- the order of eviction ------------------------------------------------------------------
 
     def offer(self, node: Node) -> None:
         """Queue ``node`` for eviction if it is an unlocked leaf and not queued yet."""
-        if node.lock_ref == 0 and self.is_leaf(node) and not getattr(node, self._queued):
-            setattr(node, self._queued, True)
-            self._sequence += 1
-            heapq.heappush(self._heap, (node.last_access, self._sequence, node))
+        if not node.lock_ref and not getattr(node, self._entry) and self.is_leaf(node):
+            self._push(node, self.policy.key(node))
+
+    def queue_anew(self, node: Node) -> None:
+        """The node was used, and its key may have become smaller."""
+        if getattr(node, self._entry):
+            self._withdraw(node)
+            self.offer(node)
 
     def pop_victim(self) -> Node | None:
-        """The unlocked leaf that was used least recently, taken off the queue; None if none is."""
-        while self._heap:
-            last_access, _, node = heapq.heappop(self._heap)
-            setattr(node, self._queued, False)
-            if node.removed or node.lock_ref or not self.is_leaf(node):
+        """The unlocked leaf that goes first, taken off the queue; None if there is none."""
+        queue = self._queue
+        while (entry := queue.pop()) is not None:
+            key, _, number, node = entry
+            if getattr(node, self._entry) != number:
+                self.stale_entries -= 1
                 continue
-            if node.last_access == last_access:
-                return node
-            self.offer(node)
+            setattr(node, self._entry, 0)
+            self.live_entries -= 1
+            if self.stale_entries > self.live_entries:
+                self._drop_stale()
+            if node.lock_ref or not self.is_leaf(node):
+                continue
+            now = self.policy.key(node)
+            if key < now:
+                self._push(node, now)
+                continue
+            return node
         return None
-
-    def is_queued(self, node: Node) -> bool:
-        """Whether the node stands in the eviction queue."""
-        return cast(bool, getattr(node, self._queued))
 
     def clear(self) -> None:
         """Nothing cached, nothing locked, nothing queued (the nodes are gone or reset)."""
-        for _, _, node in self._heap:
-            setattr(node, self._queued, False)
-        self._heap.clear()
-        self.cached = 0
-        self.locked = 0
+        for _, _, _, node in self._queue:
+            setattr(node, self._entry, 0)
+        self._queue.clear()
+        self.cached = self.locked = 0
+        self.live_entries = self.stale_entries = 0
+
+    def check_queue(self) -> None:
+        """Raise ``InvariantError`` if the eviction queue is out of order."""
+        self._queue.check()
+
+    def _push(self, node: Node, key: Any) -> None:
+        self._number += 1
+        setattr(node, self._entry, self._number)
+        self.live_entries += 1
+        self._queue.push((key, node.created, self._number, node))
+
+    def _withdraw(self, node: Node) -> None:
+        """The node's entry becomes stale."""
+        setattr(node, self._entry, 0)
+        self.live_entries -= 1
+        self.stale_entries += 1
+        if self.stale_entries > self.live_entries:
+            self._drop_stale()
+
+    def _drop_stale(self) -> None:
+        """O(n), after more than n/2 entries have become stale: O(1) for each of them."""
+        self._queue.keep(lambda entry: getattr(entry[3], self._entry) == entry[2])
+        self.stale_entries = 0

@@ -36,7 +36,8 @@ from hicache_nsa.stats import CacheStats
 from hicache_nsa.streams import Stream, check_stream
 from hicache_nsa.tokens import ExtraKey, PageIds, Tokens, namespace, page_ids, token_span
 from hicache_nsa.transfer import D2H, Ticket, TransferEngine, seconds_of
-from hicache_nsa.tree import RadixTree
+from hicache_nsa.tree import EvictionPolicy, RadixTree
+from hicache_nsa.tree.eviction import eviction_policy_of
 
 SAVE_WAIT_SECONDS = 2.0
 Result = TypeVar("Result")
@@ -56,7 +57,9 @@ class HiCache:
     write_policy: ``write_through`` saves at insert; ``write_through_selective`` from the
         ``write_threshold``-th hit of a node; ``write_back`` when it is evicted from the device.
     low_water: share of the device pages (0 to 0.5) that ``poll()`` keeps free under write back.
-    eviction_policy: ``lru`` in this version.
+    eviction_policy: which leaf gives up pages first, in both tiers: ``lru``, ``lfu``, ``fifo``,
+        ``mru``, ``filo``, ``slru``, ``priority``, or an instance of your own
+        ``hicache_nsa.tree.EvictionPolicy``.
     load_back_threshold: tokens; smaller host hits are not loaded. Default one page.
     spare: share of the pages (0 to 0.5) that eviction leaves free, for longer runs; default 0.
     stream: stands in where a call's own ``stream`` is None.
@@ -83,7 +86,7 @@ class HiCache:
         write_policy: str = "write_through",
         write_threshold: int = 2,
         low_water: float = 0.0,
-        eviction_policy: str = "lru",
+        eviction_policy: str | EvictionPolicy = "lru",
         load_back_threshold: int | None = None,
         spare: float = 0.0,
         pin_memory: bool | str = "auto",
@@ -92,9 +95,9 @@ class HiCache:
         **engine_options: Any,
     ) -> None:
         check_options(
-            format, io_backend, write_policy, write_threshold, eviction_policy, pin_memory, acks,
-            engine_options,
-        )  # fmt: skip
+            format, io_backend, write_policy, write_threshold, pin_memory, acks, engine_options
+        )
+        policy = eviction_policy_of(eviction_policy)
         threshold = threshold_tokens(load_back_threshold, format)
         spare = share_of_pages(spare, "spare")
         low_water = low_water_share(low_water, write_policy)
@@ -105,7 +108,7 @@ class HiCache:
         self._polled = acks == "poll"
         self._state = CacheState(
             format=format,
-            tree=RadixTree(format.page_size),
+            tree=RadixTree(format.page_size, policy),
             ledger=Ledger(device_pool),
             host=host,
             engine=TransferEngine(

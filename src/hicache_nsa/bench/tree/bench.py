@@ -22,8 +22,8 @@ class TreeBench:
     """Measure the cases of ``settings``. Use as a context manager, run once.
 
     Raises:
-        ValueError: sizes that do not fit each other, a filter that matches no case, a peer that is
-            not installed.
+        ValueError: sizes that do not fit each other, a filter that matches no case, a file that
+            can't be used, a peer that is not installed.
     """
 
     def __init__(self, settings: TreeSettings) -> None:
@@ -36,6 +36,8 @@ class TreeBench:
         if not self.cases:
             raise ValueError(f"no case is left: {', '.join(left_out)}: {NO_TRACE}")
         versions = require_peers(settings.peers)
+        for case in self.cases:
+            case.read()
         self.settings = settings
         self.report = TreeReport(_shown(settings), os.getloadavg()[0], left_out, dict(versions))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 from hicache_nsa.bench.tree.memory import AGENTIC, LEAVES, measure_memory
 from hicache_nsa.bench.tree.peers import make_subject
@@ -22,7 +23,8 @@ EVICTION_SECONDS = 3.0  # a peer may take 0.2 s for each
 class TreeCase:
     """``measure``: one round, of the subject with that name. ``figure``: the one that is compared.
 
-    ``ours_only``: a peer has no part in it. ``traced``: it needs a trace.
+    ``ours_only``: a peer has no part in it. ``traced``: it needs a trace. ``read``: reads the files
+    that it needs; ``ValueError`` for one that can't be used.
     """
 
     id: str
@@ -30,18 +32,25 @@ class TreeCase:
     measure: Callable[[str], Figures]
     ours_only: bool = False
     traced: bool = False
+    read: Callable[[], object] = lambda: None
 
 
 def tree_cases(settings: TreeSettings) -> list[TreeCase]:
     """All cases, in the order in which they run."""
     work = Workloads(settings)
+    conversation: Any = {"traced": True, "read": lambda: work.conversation}
     return [
-        TreeCase("match/few_shot", "p50_us", lambda name: _match(name, work.few_shot)),
+        TreeCase(
+            "match/few_shot",
+            "p50_us",
+            lambda name: _match(name, work.few_shot),
+            read=lambda: work.few_shot,
+        ),
         TreeCase(
             "match/conversation",
             "p50_us",
             lambda name: _match(name, work.conversation),
-            traced=True,
+            **conversation,
         ),
         TreeCase("match/agentic", "p50_us", lambda name: _match(name, work.agentic)),
         TreeCase("match/long", "p50_us", lambda name: _match(name, work.long)),
@@ -50,19 +59,19 @@ def tree_cases(settings: TreeSettings) -> list[TreeCase]:
             "p50_us",
             lambda name: _insert(name, work.conversation, host=True),
             ours_only=True,
-            traced=True,
+            **conversation,
         ),
         TreeCase(
             "insert/conversation/device",
             "p50_us",
             lambda name: _insert(name, work.conversation, host=False),
-            traced=True,
+            **conversation,
         ),
         TreeCase(
             "replay/conversation",
             "seconds",
             lambda name: _replay(name, work.conversation),
-            traced=True,
+            **conversation,
         ),
         TreeCase("evict/one", "p50_us", lambda name: _evict_one(name, work)),
         TreeCase("evict/many", "us_per_page", lambda name: _evict_many(name, work)),

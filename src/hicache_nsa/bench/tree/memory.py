@@ -34,13 +34,14 @@ def measure_memory(subject: str, workload: str, settings: TreeSettings) -> Figur
     """``rss_bytes`` and ``gc_objects`` by which a process grows when a tree is filled.
 
     Raises:
-        HiCacheError: it failed; the message has what it said.
+        HiCacheError: it failed; the message has the last line that it said.
     """
     task = {"subject": subject, "workload": workload, "settings": _plain(settings)}
     command = [sys.executable, "-m", "hicache_nsa.bench.tree.memory", json.dumps(task)]
     ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
-        raise HiCacheError(f"the process for memory/{workload} failed: {ran.stderr.strip()}")
+        said = ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"]
+        raise HiCacheError(f"the process for the memory of {workload} failed: {said[-1]}")
     found: Figures = json.loads(ran.stdout.splitlines()[-1])
     return found
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from importlib import import_module, metadata
 
-from hicache_nsa.bench.tree.settings import OURS
+from hicache_nsa.bench.tree.settings import OURS, PEERS
 from hicache_nsa.bench.tree.subject import HiCacheSubject, MakeSubject, TreeSubject
 
 INSTALL_SGLANG = (
@@ -16,9 +16,16 @@ INSTALL_SGLANG = (
 
 
 def make_subject(name: str) -> MakeSubject:
-    """The subject called ``name``: OURS, or one of a peer."""
+    """The subject called ``name``: OURS, or one of a peer.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
     if name == OURS:
         return HiCacheSubject
+    known = [tree for trees in PEERS.values() for tree in trees]
+    if name not in known:
+        raise ValueError(f"no tree is called {name!r}; known: {OURS}, {', '.join(known)}")
     from hicache_nsa.bench.tree.sglang_subject import SglangSubject
 
     def make(pages: int, host_pages: int) -> TreeSubject:

@@ -24,7 +24,7 @@ COLUMNS = {
     "bytes\na token": ("bytes_per_token", ",.1f"),
     "insert\np50 us": ("insert_p50_us", ",.1f"),
     "insert\nlongest us": ("insert_longest_us", ",.0f"),
-    "ratio": ("ratio", ",.3f"),
+    "ratio": ("ratio", ",.3g"),
 }
 
 

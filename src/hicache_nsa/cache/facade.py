@@ -20,6 +20,8 @@ from hicache_nsa.cache.loading import load_back, release_load
 from hicache_nsa.cache.locking import lock_match, require_handle, require_match, unlock_handle
 from hicache_nsa.cache.matching import match_prefix
 from hicache_nsa.cache.options import check_options, spare_share, threshold_tokens
+from hicache_nsa.cache.retired import reclaim as reclaim_retired
+from hicache_nsa.cache.retired import reclaim_all
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import count_of
@@ -27,7 +29,7 @@ from hicache_nsa.pools import DevicePool, HostPool
 from hicache_nsa.stats import CacheStats
 from hicache_nsa.streams import Stream, check_stream
 from hicache_nsa.tokens import ExtraKey, PageIds, Tokens, namespace, page_ids, token_span
-from hicache_nsa.transfer import D2H, Ticket, TransferEngine, seconds_of
+from hicache_nsa.transfer import Ticket, TransferEngine, seconds_of
 from hicache_nsa.tree import RadixTree
 
 SAVE_WAIT_SECONDS = 2.0
@@ -50,7 +52,7 @@ class HiCache:
     spare: share of the pages (0 to 0.5) that eviction leaves free, for longer runs; default 0.
     stream: stands in where a call's own ``stream`` is None.
     acks: ``auto`` takes in finished copies in any call, ``poll`` only in ``poll()`` and in calls
-        that wait for all of them (drain, reset, clear, invalidate, close).
+        that wait for all of them (drain, reset, clear, close).
 
     Raises:
         ValueError, TypeError: an argument that doesn't fit, before any memory is made.
@@ -173,8 +175,9 @@ class HiCache:
         """``num_pages`` device pages for the caller, int64, neighbours where possible.
 
         Evicts what is missing (and ``spare`` pages) and no more. Where that is not enough because
-        pages are still being saved, waits for those saves (not with ``acks="poll"``), with the
-        lock and the GIL released, as long as one ends every SAVE_WAIT_SECONDS.
+        pages are still being saved, or loaded for a tree that ``invalidate`` gave up, waits for
+        those copies (not with ``acks="poll"``), with the lock and the GIL released, as long as one
+        ends every SAVE_WAIT_SECONDS.
 
         Raises:
             OutOfPages: not enough even so, with the numbers; nothing changed.
@@ -289,18 +292,25 @@ class HiCache:
     def poll(self, limit: int | None = None) -> int:
         """Take in finished copies (at most ``limit``): publish, unlock, report. Returns how many.
 
-        With ``acks="poll"`` in the order of submission over both directions.
+        With ``acks="poll"`` in the order of submission over both directions. Also frees some of the
+        pages that an ``invalidate`` left behind.
         """
         bound = None if limit is None else count_of(limit, "limit")
-        return take_in(self._state, limit=bound, in_order=self._polled)
+        count = take_in(self._state, limit=bound, in_order=self._polled)
+        reclaim_retired(self._state)
+        return count
 
     def drain(self, timeout: float | None = None) -> bool:
-        """Wait until no copy is in flight and all are in; False after ``timeout`` seconds."""
+        """Wait until no copy is in flight and all are in; False after ``timeout`` seconds.
+
+        Then nothing of what an ``invalidate`` left behind is left either.
+        """
         seconds = seconds_of(timeout)
         limit = None if seconds is None else time.monotonic() + seconds
         while True:
             ticket = self._oldest_ticket()
             if ticket is None:
+                self._reclaim_all()
                 return True
             left = None if limit is None else max(limit - time.monotonic(), 0.0)
             if not ticket.wait_end(left):
@@ -321,19 +331,29 @@ class HiCache:
         """Empty both tiers. Pages that callers own stay theirs."""
         self._when_idle(flushing.clear)
 
+    @atomic
     def invalidate(self) -> None:
-        """The weights changed: ``clear()``, and no page computed before can come back.
+        """The weights changed: both tiers empty, and no page computed before can come back.
 
-        Pages allocated before can only be freed; ``insert`` of one raises ``StaleHandleError``.
+        Locks are void, handles and matches stale. Pages that callers own stay theirs and can only
+        be freed; ``insert`` of one raises ``StaleHandleError``.
+        Waits for nothing, and takes as long for any number of cached pages. What was cached counts
+        as evictable and is freed bit by bit: in ``poll``, where pages are needed, and all of it in
+        ``stats``, ``drain``, ``reset`` and ``clear``. Copies in flight end without effect; their
+        pages are free from their ack on.
         """
-        self._when_idle(flushing.invalidate)
+        flushing.invalidate(self._state, self._state.fence(None))
 
     # -- looking at it --------------------------------------------------------------------------
 
     @atomic
     def stats(self) -> CacheStats:
-        """Pages by state in both tiers, copies in flight, and the counters."""
+        """Pages by state in both tiers, copies in flight, and the counters.
+
+        The first call after an ``invalidate`` frees all that it left behind.
+        """
         self._take_in()
+        reclaim_all(self._state)
         return audit.stats(self._state)
 
     @atomic
@@ -365,11 +385,12 @@ class HiCache:
 
     @atomic
     def _allocate(self, num_pages: int, may_wait: bool) -> PageIds | Ticket:
-        """The pages, or the oldest of the saves that stand in their way."""
+        """The pages, or the oldest of the copies that stand in their way."""
         self._take_in()
-        waits = may_wait and not self._polled and not self.engine.held(D2H)
-        if waits and reclaim.saves_would_help(self._state, num_pages):
-            return self._state.saves[0].ticket
+        if may_wait and not self._polled:
+            copy = reclaim.copy_to_await(self._state, num_pages)
+            if copy is not None:
+                return copy.ticket
         return reclaim.allocate_device_pages(self._state, num_pages)
 
     def _when_idle(self, action: Callable[[CacheState, Fence | None], Result]) -> Result:
@@ -380,6 +401,10 @@ class HiCache:
                 if ticket is None:
                     return action(self._state, self._state.fence(None))
             ticket.wait_end()
+
+    @atomic
+    def _reclaim_all(self) -> None:
+        reclaim_all(self._state)
 
     def _take_in(self) -> None:
         if not self._polled and (self._state.loads or self._state.saves):

@@ -10,7 +10,7 @@ import numpy as np
 from hicache_nsa.cache.copies import Load, drop_user
 from hicache_nsa.cache.handles import PrefixMatch
 from hicache_nsa.cache.load_back import LoadBack
-from hicache_nsa.cache.reclaim import allocate_device_pages
+from hicache_nsa.cache.reclaim import allocate_device_pages, available_device_pages
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.plan import LoadPlan, plan_load
 from hicache_nsa.streams import Stream
@@ -74,7 +74,7 @@ def _room(state: CacheState, path: list[Node]) -> int:
     """Device pages that are free or that eviction could free without touching ``path``."""
     tier = state.tree.device
     own = sum(tier.count(node) for node in path if node.lock_ref == 0)
-    return state.ledger.pool.free_pages + tier.evictable - own
+    return available_device_pages(state) - own
 
 
 def _submit(state: CacheState, node: Node, plan: LoadPlan, above: tuple[Load, ...]) -> Load:
@@ -87,7 +87,7 @@ def _submit(state: CacheState, node: Node, plan: LoadPlan, above: tuple[Load, ..
         state.ledger.free(device_pages, None)
         raise
     load = Load(
-        state.next_copy(), ticket, node, plan.start, device_pages, plan.host_pages,
+        state.next_copy(), ticket, state.tree, node, plan.start, device_pages, plan.host_pages,
         state.page_size, above,
     )  # fmt: skip
     state.ledger.set_pending(device_pages, load)

@@ -59,6 +59,10 @@ class RadixTree:
         self.host = Tier("host", "host_value", "host_children", "host_queued")
         self.clock = 0
 
+    def successor(self) -> RadixTree:
+        """An empty tree with the same settings."""
+        return RadixTree(self.page_size)
+
     # -- reading ------------------------------------------------------------------------------
 
     def find(self, tokens: TokenSpan, namespace: bytes = b"") -> tuple[list[Node], int]:

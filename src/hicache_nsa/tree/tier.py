@@ -110,6 +110,16 @@ class Tier:
         """Whether the node stands in the eviction queue."""
         return cast(bool, getattr(node, self._queued))
 
+    def shrink(self, entries: int) -> int:
+        """Let go of up to ``entries`` places in the queue, whichever; returns how many.
+
+        For a tree that is given up bit by bit: to drop a million of them at once takes long.
+        """
+        before = len(self._heap)
+        if entries > 0:
+            del self._heap[-entries:]
+        return before - len(self._heap)
+
     def clear(self) -> None:
         """Nothing cached, nothing locked, nothing queued (the nodes are gone or reset)."""
         for _, _, node in self._heap:

@@ -10,7 +10,7 @@ from hicache_nsa.cache.deferred import DeferredInsert, defer, drop_deferred, kee
 from hicache_nsa.cache.handles import LockHandle
 from hicache_nsa.cache.insertion import Insertion
 from hicache_nsa.cache.retired import refuse_retired
-from hicache_nsa.cache.saving import start_save
+from hicache_nsa.cache.saving import save_due
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.errors import StaleHandleError
 from hicache_nsa.plan import (
@@ -116,7 +116,7 @@ def _put_into_tree(
     tree.touch(path, hit=False)
     for used in path:
         used.priority = max(used.priority, insertion.priority)
-    start_save(state, node)
+    save_due(state, path)
     return node
 
 

@@ -10,6 +10,7 @@ from hicache_nsa._core import Fence
 from hicache_nsa.cache.copies import Load, Save
 from hicache_nsa.cache.handles import Epoch
 from hicache_nsa.cache.ledger import Ledger
+from hicache_nsa.cache.write_policy import WritePolicy
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.pools import HostPool
 from hicache_nsa.stats import Counters
@@ -30,6 +31,7 @@ class CacheState:
     retired: trees that ``invalidate`` set aside, the oldest first, until nothing of them is left.
     filling: host pages that saves in flight are writing.
     spare: share of each tier's pages that eviction leaves free.
+    low_water: share of the device pages that write back keeps free ahead of need.
     """
 
     format: PoolFormat
@@ -40,7 +42,9 @@ class CacheState:
     load_back_threshold: int
     stream: Stream
     epoch: Epoch
+    write_policy: WritePolicy
     spare: float = 0.0
+    low_water: float = 0.0
     version: int = 0
     loads: deque[Load] = field(default_factory=deque)
     saves: deque[Save] = field(default_factory=deque)

@@ -18,6 +18,14 @@ def test_random_work(seed: int, layout: str, device_pages: int, host_pages: int)
     engine.end()
 
 
+@pytest.mark.parametrize("policy", ["lfu", "fifo", "mru", "filo", "slru", "priority"])
+def test_random_work_under_each_eviction_policy(policy: str) -> None:
+    engine = Engine(5, device_pages=16, host_pages=12, eviction_policy=policy)
+    for _ in range(STEPS):
+        engine.step()
+    engine.end()
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_random_work_with_polled_acks(seed: int) -> None:
     engine = Engine(seed, device_pages=24, host_pages=24, acks="poll")

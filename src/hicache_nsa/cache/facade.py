@@ -29,7 +29,6 @@ from hicache_nsa.streams import Stream, check_stream
 from hicache_nsa.tokens import ExtraKey, PageIds, Tokens, namespace, page_ids, token_span
 from hicache_nsa.transfer import D2H, Ticket, TransferEngine, seconds_of
 from hicache_nsa.tree import EvictionPolicy, RadixTree
-from hicache_nsa.tree.eviction import eviction_policy_of
 
 SAVE_WAIT_SECONDS = 2.0
 Result = TypeVar("Result")
@@ -46,10 +45,9 @@ class HiCache:
     layout: ``layer_first``, ``page_first``, ``page_first_direct``. io_backend: see
         ``TransferEngine``, whose further keywords (staging_bytes ...) are taken too.
     pin_memory: ``auto`` pins the host pool for a GPU and warns if that fails; True must pin.
-    write_policy, write_threshold: ``write_through`` in this version.
-    eviction_policy: which leaf gives up pages first, in both tiers: ``lru``, ``lfu``, ``fifo``,
-        ``mru``, ``filo``, ``slru``, ``priority``, or an instance of your own
-        ``hicache_nsa.tree.EvictionPolicy``.
+    write_policy, write_threshold: ``write_through`` in this version. eviction_policy: who gives up
+        pages first: ``lru``, ``lfu``, ``fifo``, ``mru``, ``filo``, ``slru``, ``priority`` or an
+        instance of your own ``hicache_nsa.tree.EvictionPolicy``; for both tiers.
     load_back_threshold: tokens; smaller host hits are not loaded. Default one page.
     spare: share of the pages (0 to 0.5) that eviction leaves free, for longer runs; default 0.
     stream: stands in where a call's own ``stream`` is None.
@@ -84,9 +82,9 @@ class HiCache:
         **engine_options: Any,
     ) -> None:
         check_options(
-            format, io_backend, write_policy, write_threshold, pin_memory, acks, engine_options
-        )
-        policy = eviction_policy_of(eviction_policy)
+            format, io_backend, write_policy, write_threshold, eviction_policy, pin_memory, acks,
+            engine_options,
+        )  # fmt: skip
         threshold, spare = threshold_tokens(load_back_threshold, format), spare_share(spare)
         host = HostPool(format, host_pages, host_size, layout)
         device_pool = DevicePool(format, device_buffers, device_pages, device, device_reserved)
@@ -95,7 +93,7 @@ class HiCache:
         self._polled = acks == "poll"
         self._state = CacheState(
             format=format,
-            tree=RadixTree(format.page_size, policy),
+            tree=RadixTree(format.page_size, eviction_policy),
             ledger=Ledger(device_pool),
             host=host,
             engine=TransferEngine(
@@ -278,16 +276,16 @@ class HiCache:
     @atomic
     def evict_device(self, num_tokens: int) -> int:
         """Evict device pages for ``num_tokens``, rounded up to pages; returns the tokens freed."""
-        pages = -(-count_of(num_tokens, "num_tokens") // self._state.page_size)
+        pages = -(-count_of(num_tokens, "num_tokens") // self.format.page_size)
         self._take_in()
-        return reclaim.evict_device_pages(self._state, pages) * self._state.page_size
+        return reclaim.evict_device_pages(self._state, pages) * self.format.page_size
 
     @atomic
     def evict_host(self, num_tokens: int) -> int:
         """Evict host pages for ``num_tokens``, rounded up to pages; returns the tokens freed."""
-        pages = -(-count_of(num_tokens, "num_tokens") // self._state.page_size)
+        pages = -(-count_of(num_tokens, "num_tokens") // self.format.page_size)
         self._take_in()
-        return reclaim.evict_host_pages(self._state, pages) * self._state.page_size
+        return reclaim.evict_host_pages(self._state, pages) * self.format.page_size
 
     @atomic
     def poll(self, limit: int | None = None) -> int:

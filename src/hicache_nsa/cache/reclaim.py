@@ -1,4 +1,4 @@
-"""Making room: take whole pages from the tails of the leaves that were used least recently."""
+"""Making room: take whole pages from the tails of the leaves that the eviction policy picks."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ from hicache_nsa.tokens import PageIds
 def evict_device_pages(state: CacheState, num_pages: int) -> int:
     """Evict up to ``num_pages`` device pages; returns how many became free."""
     evicted = state.tree.evict(state.tree.device, num_pages)
-    state.ledger.free(evicted.pages, None)
-    state.counters.evicted_device_tokens += len(evicted.pages) * state.page_size
-    state.counters.dropped_tokens += evicted.dropped_tokens
-    return len(evicted.pages)
+    count = len(evicted.pages)
+    if count:
+        state.ledger.evict(evicted.pages)
+        state.counters.evicted_device_tokens += count * state.tree.page_size
+        state.counters.dropped_tokens += evicted.dropped_tokens
+    return count
 
 
 def evict_host_pages(state: CacheState, num_pages: int) -> int:
     """Evict up to ``num_pages`` host pages; returns how many became free."""
     evicted = state.tree.evict(state.tree.host, num_pages)
-    state.host.free(evicted.pages)
-    state.counters.evicted_host_tokens += len(evicted.pages) * state.page_size
-    state.counters.dropped_tokens += evicted.dropped_tokens
-    return len(evicted.pages)
+    count = len(evicted.pages)
+    if count:
+        state.host.free(evicted.pages)
+        state.counters.evicted_host_tokens += count * state.tree.page_size
+        state.counters.dropped_tokens += evicted.dropped_tokens
+    return count
 
 
 def pages_to_evict(pool: Pool, num_pages: int, spare: float) -> int:

@@ -45,12 +45,10 @@ class HiCache:
     layout: ``layer_first``, ``page_first``, ``page_first_direct``. io_backend: see
         ``TransferEngine``, whose further keywords (staging_bytes ...) are taken too.
     pin_memory: ``auto`` pins the host pool for a GPU and warns if that fails; True must pin.
-    write_policy, write_threshold: ``write_through`` in this version. eviction_policy: who gives up
-        pages first: ``lru``, ``lfu``, ``fifo``, ``mru``, ``filo``, ``slru``, ``priority`` or an
-        instance of your own ``hicache_nsa.tree.EvictionPolicy``; for both tiers.
+    write_policy, write_threshold: ``write_through`` in this version. eviction_policy: ``lru``,
+        ``lfu``, ``fifo``, ``mru``, ``filo``, ``slru``, ``priority`` or your own ``EvictionPolicy()``.
     load_back_threshold: tokens; smaller host hits are not loaded. Default one page.
-    spare: share of the pages (0 to 0.5) that eviction leaves free, for longer runs; default 0.
-    stream: stands in where a call's own ``stream`` is None.
+    spare: share of pages that eviction leaves free (0 to 0.5). stream: where a call's own is None.
     acks: ``auto`` takes in finished copies in any call, ``poll`` only in ``poll()`` and in calls
         that wait for all of them (drain, reset, clear, invalidate, close).
 
@@ -276,16 +274,16 @@ class HiCache:
     @atomic
     def evict_device(self, num_tokens: int) -> int:
         """Evict device pages for ``num_tokens``, rounded up to pages; returns the tokens freed."""
-        pages = -(-count_of(num_tokens, "num_tokens") // self.format.page_size)
+        pages = -(-count_of(num_tokens, "num_tokens") // self._state.page_size)
         self._take_in()
-        return reclaim.evict_device_pages(self._state, pages) * self.format.page_size
+        return reclaim.evict_device_pages(self._state, pages) * self._state.page_size
 
     @atomic
     def evict_host(self, num_tokens: int) -> int:
         """Evict host pages for ``num_tokens``, rounded up to pages; returns the tokens freed."""
-        pages = -(-count_of(num_tokens, "num_tokens") // self.format.page_size)
+        pages = -(-count_of(num_tokens, "num_tokens") // self._state.page_size)
         self._take_in()
-        return reclaim.evict_host_pages(self._state, pages) * self.format.page_size
+        return reclaim.evict_host_pages(self._state, pages) * self._state.page_size
 
     @atomic
     def poll(self, limit: int | None = None) -> int:

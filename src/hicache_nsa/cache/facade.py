@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from hicache_nsa._core import Fence
 from hicache_nsa.cache import audit, flushing, reclaim
 from hicache_nsa.cache.acks import take_in
+from hicache_nsa.cache.ends import Ends
 from hicache_nsa.cache.flushing import ResetReport
 from hicache_nsa.cache.guard import Guard, atomic
 from hicache_nsa.cache.handles import Epoch, LockHandle, PrefixMatch
@@ -16,10 +17,13 @@ from hicache_nsa.cache.inserting import InsertResult, insert_pages
 from hicache_nsa.cache.insertion import Insertion
 from hicache_nsa.cache.ledger import Ledger
 from hicache_nsa.cache.load_back import LoadBack
-from hicache_nsa.cache.loading import load_back, release_load
+from hicache_nsa.cache.loading import load_back, most_pages
 from hicache_nsa.cache.locking import lock_match, require_handle, require_match, unlock_handle
 from hicache_nsa.cache.matching import match_prefix
 from hicache_nsa.cache.options import check_options, spare_share, threshold_tokens
+from hicache_nsa.cache.parts import CacheParts
+from hicache_nsa.cache.pinning import expire_pins, pin_match
+from hicache_nsa.cache.pins import Pin, Pins, pin_clock, pin_seconds, pin_share_of
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import count_of
@@ -34,7 +38,7 @@ SAVE_WAIT_SECONDS = 2.0
 Result = TypeVar("Result")
 
 
-class HiCache:
+class HiCache(CacheParts):
     """Device and host tier of one model's KV. Every method is atomic and may run in any thread.
 
     format: which buffers a page has (``formats.dsa(...)``, ...).
@@ -48,6 +52,9 @@ class HiCache:
     write_policy, write_threshold, eviction_policy: ``write_through`` and ``lru`` in this version.
     load_back_threshold: tokens; smaller host hits are not loaded. Default one page.
     spare: share of the pages (0 to 0.5) that eviction leaves free, for longer runs; default 0.
+    pin_share: share of each tier's pages (0 to 0.9) that pins may hold together.
+    clock: seconds, for the ends of pins. With ``acks="poll"`` give one that the ranks agree on
+        (a count of steps, the first rank's time): it is asked once a ``pin``, ``poll``, ``drain``.
     stream: stands in where a call's own ``stream`` is None.
     acks: ``auto`` takes in finished copies in any call, ``poll`` only in ``poll()`` and in calls
         that wait for all of them (drain, reset, clear, invalidate, close).
@@ -75,6 +82,8 @@ class HiCache:
         load_back_threshold: int | None = None,
         spare: float = 0.0,
         pin_memory: bool | str = "auto",
+        pin_share: float = 0.25,
+        clock: Callable[[], float] = time.monotonic,
         stream: Stream = None,
         acks: str = "auto",
         **engine_options: Any,
@@ -84,6 +93,7 @@ class HiCache:
             engine_options,
         )  # fmt: skip
         threshold, spare = threshold_tokens(load_back_threshold, format), spare_share(spare)
+        pins = Pins(pin_share_of(pin_share), pin_clock(clock))
         host = HostPool(format, host_pages, host_size, layout)
         device_pool = DevicePool(format, device_buffers, device_pages, device, device_reserved)
         check_stream(stream, device_pool.device)
@@ -100,42 +110,10 @@ class HiCache:
             load_back_threshold=threshold,
             stream=stream,
             epoch=Epoch(self._guard),
+            pins=pins,
             spare=spare,
         )
-
-    def __repr__(self) -> str:
-        pool, host = self._state.ledger.pool, self._state.host
-        return (
-            f"HiCache({self.format.name}, {pool.device}: {pool.num_pages} pages, "
-            f"host: {host.num_pages} pages of {self.format.page_bytes} B, {host.layout})"
-        )
-
-    # -- what it is made of ---------------------------------------------------------------------
-
-    @property
-    def format(self) -> PoolFormat:
-        """The format of every page."""
-        return self._state.format
-
-    @property
-    def tree(self) -> RadixTree:
-        """The radix tree, for reading: nodes with ``value``, ``host_value``, ``lock_ref``."""
-        return self._state.tree
-
-    @property
-    def device_pool(self) -> DevicePool:
-        """The device pages; ``device_pool.buffers`` are the tensors."""
-        return self._state.ledger.pool
-
-    @property
-    def host_pool(self) -> HostPool:
-        """The host pages; ``host_pool.page_view`` shows their bytes."""
-        return self._state.host
-
-    @property
-    def engine(self) -> TransferEngine:
-        """The transfer engine."""
-        return self._state.engine
+        self._ends = Ends(self._guard, self._state, self._polled)
 
     # -- the life of a request ------------------------------------------------------------------
 
@@ -152,20 +130,26 @@ class HiCache:
         return match_prefix(self._state, token_span(tokens), namespace(extra_key), count)
 
     @atomic
-    def load_back(self, match: PrefixMatch, *, stream: Stream = None) -> LoadBack | None:
+    def load_back(
+        self, match: PrefixMatch, *, max_tokens: int | None = None, stream: Stream = None
+    ) -> LoadBack | None:
         """Bring the host part of ``match`` to the device, layer by layer; the path is locked.
 
         None, with no side effect: nothing to load (any more), below ``load_back_threshold``, the
         device part is gone, or not enough device pages even after eviction. A prefix that is
         loading already is joined. ``match.load_tokens`` says what it will cost.
 
+        max_tokens: bring the leading part only, at most so many tokens (rounded down to pages),
+            and no more than the device has room for. None: all of the host part, or nothing.
+
         Raises:
             StaleHandleError: the match is from before a flush.
         """
+        max_pages = most_pages(max_tokens, self._state.page_size)
         self._take_in()
         require_match(self._state, match)
         check_stream(stream, self.device_pool.device)
-        load = load_back(self._state, match, self._release_load)
+        load = load_back(self._state, match, max_pages, self._ends)
         self._state.counters.declined_loads += load is None and match.host_tokens > 0
         return load
 
@@ -269,6 +253,22 @@ class HiCache:
         unlock_handle(self._state, handle, stream)
         self._take_in()
 
+    @atomic
+    def pin(self, match: PrefixMatch, seconds: float) -> Pin:
+        """``lock`` that ends by itself, ``seconds`` from now; no call on the pin is needed.
+
+        It ends in the next call of any kind, with ``acks="poll"`` in the next ``poll()`` or
+        ``drain()``; at once by ``Pin.release()``. A flush makes it void.
+
+        Raises:
+            OutOfPages: pins would hold more than ``pin_share`` of a tier; nothing changed.
+            StaleHandleError: the match is from before a flush.
+        """
+        span = pin_seconds(seconds)
+        self._take_in()
+        require_match(self._state, match)
+        return pin_match(self._state, match, span, self._ends)
+
     # -- room and copies ------------------------------------------------------------------------
 
     @atomic
@@ -292,12 +292,14 @@ class HiCache:
         With ``acks="poll"`` in the order of submission over both directions.
         """
         bound = None if limit is None else count_of(limit, "limit")
+        expire_pins(self._state)
         return take_in(self._state, limit=bound, in_order=self._polled)
 
     def drain(self, timeout: float | None = None) -> bool:
         """Wait until no copy is in flight and all are in; False after ``timeout`` seconds."""
         seconds = seconds_of(timeout)
         limit = None if seconds is None else time.monotonic() + seconds
+        self._ends.expire()
         while True:
             ticket = self._oldest_ticket()
             if ticket is None:
@@ -382,7 +384,11 @@ class HiCache:
             ticket.wait_end()
 
     def _take_in(self) -> None:
-        if not self._polled and (self._state.loads or self._state.saves):
+        """With ``acks="auto"``: what is over by now, copies and pins."""
+        if self._polled:
+            return
+        expire_pins(self._state)
+        if self._state.loads or self._state.saves:
             take_in(self._state)
 
     @atomic
@@ -391,10 +397,3 @@ class HiCache:
         take_in(self._state, in_order=self._polled)
         first = [copies[0] for copies in (self._state.loads, self._state.saves) if copies]
         return min(first, key=lambda copy: copy.number).ticket if first else None
-
-    def _release_load(self, load: LoadBack, stream: Stream) -> None:
-        with self._guard.lock:
-            stale = self._guard.unusable is not None or load._epoch is not self._state.epoch
-            if not stale and not load._released:
-                release_load(self._state, load, stream)
-            load._released = True

@@ -59,8 +59,8 @@ def allocate_device_pages(state: CacheState, num_pages: int) -> PageIds:
         raise OutOfPages(
             f"{num_pages} device pages wanted: {pool.free_pages} of {pool.total_pages} are free, "
             f"{tier.evictable} evictable, {tier.locked} locked ({len(state.saves)} saves in "
-            f"flight), {state.ledger.callers} with callers, {state.ledger.pending} in loads; "
-            f"unlock or free some, or drain() and try again"
+            f"flight, {tier.pinned} pinned), {state.ledger.callers} with callers, "
+            f"{state.ledger.pending} in loads; unlock or free some, or drain() and try again"
         )
     evict = pages_to_evict(pool, num_pages, state.spare)
     if evict:

@@ -9,6 +9,7 @@ from hicache_nsa._core import Fence
 from hicache_nsa.cache.copies import Load, Save
 from hicache_nsa.cache.handles import Epoch
 from hicache_nsa.cache.ledger import Ledger
+from hicache_nsa.cache.pins import Pins
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.pools import HostPool
 from hicache_nsa.stats import Counters
@@ -22,6 +23,7 @@ class CacheState:
     """Parts of a cache.
 
     loads, saves: copies in flight, oldest first.
+    pins: locks that end by themselves.
     epoch: changes at every flush. version: changes at every ``invalidate``.
     filling: host pages that saves in flight are writing.
     spare: share of each tier's pages that eviction leaves free.
@@ -35,6 +37,7 @@ class CacheState:
     load_back_threshold: int
     stream: Stream
     epoch: Epoch
+    pins: Pins
     spare: float = 0.0
     version: int = 0
     loads: deque[Load] = field(default_factory=deque)

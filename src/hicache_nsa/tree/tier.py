@@ -26,6 +26,7 @@ class Tier:
         self.name = name
         self.cached = 0
         self.locked = 0
+        self.pinned = 0
         self._pages = pages
         self._children = children
         self._queued = queued
@@ -62,6 +63,8 @@ class Tier:
         self.cached += new - old
         if node.lock_ref:
             self.locked += new - old
+        if node.pin_ref:
+            self.pinned += new - old
         parent = node.parent
         if parent is not None and (old == 0) != (new == 0):
             setattr(parent, self._children, self.children(parent) + (1 if new else -1))
@@ -117,3 +120,4 @@ class Tier:
         self._heap.clear()
         self.cached = 0
         self.locked = 0
+        self.pinned = 0

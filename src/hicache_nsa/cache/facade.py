@@ -257,8 +257,9 @@ class HiCache(CacheParts):
     def pin(self, match: PrefixMatch, seconds: float) -> Pin:
         """``lock`` that ends by itself, ``seconds`` from now; no call on the pin is needed.
 
-        It ends in the next call of any kind, with ``acks="poll"`` in the next ``poll()`` or
-        ``drain()``; at once by ``Pin.release()``. A flush makes it void.
+        It ends in the next call that looks at what is cached or takes room, with ``acks="poll"``
+        in the next ``poll()`` or ``drain()``; ``Pin.release()`` ends it now, a flush makes it void.
+        What a load or a save brings to the prefix later is protected too.
 
         Raises:
             OutOfPages: pins would hold more than ``pin_share`` of a tier; nothing changed.

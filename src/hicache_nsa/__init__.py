@@ -14,6 +14,7 @@ from hicache_nsa.cache import (
     InsertResult,
     LoadBack,
     LockHandle,
+    Pin,
     PrefixMatch,
     ResetReport,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "LockHandle",
     "OutOfPages",
     "PageIndex",
+    "Pin",
     "PoolFormat",
     "PrefixMatch",
     "RadixTree",

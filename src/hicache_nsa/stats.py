@@ -13,6 +13,7 @@ class TierStats:
     owned_pages: device pages held by callers, by loads in flight or by inserts behind them; host
     pages that a save in flight is filling.
     locked_pages: cached pages in use: locked, being saved or being loaded from.
+    pinned_pages: those of the locked ones that pins protect.
     free_extents: runs of neighbouring pages that the free pages form. largest_free_extent: pages
     of the longest one. Many short ones: what is allocated next lies scattered.
     """
@@ -22,6 +23,7 @@ class TierStats:
     evictable_pages: int
     locked_pages: int
     owned_pages: int
+    pinned_pages: int = 0
     free_extents: int = 0
     largest_free_extent: int = 0
 
@@ -35,7 +37,8 @@ class Counters:
     load_back_tokens, load_back_bytes: landed on the device. saved_tokens, saved_bytes: on host.
     inserted_tokens: taken in by insert. duplicate_tokens: given to insert, there already.
     dropped_tokens: left in no tier any more.
-    failed_loads, failed_saves: copies that failed.
+    failed_loads, failed_saves: copies that failed. cancelled_loads: copies whose last user
+        cancelled them; their pages were given back, what they brought was not kept.
     refused_save_tokens: not saved, the host tier had no room for them.
     joined_loads: load backs that shared a load in flight. declined_loads: load_back gave None.
     """
@@ -53,6 +56,7 @@ class Counters:
     dropped_tokens: int = 0
     failed_loads: int = 0
     failed_saves: int = 0
+    cancelled_loads: int = 0
     refused_save_tokens: int = 0
     joined_loads: int = 0
     declined_loads: int = 0

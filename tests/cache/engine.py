@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import random
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -93,6 +94,7 @@ class Engine:
             self.start: 10, self.extend: 8, self.finish: 7, self.evict_device: 2,
             self.evict_host: 2, self.poll: 4, self.toggle_hold: 3, self.fail_save: 1,
             self.look: 4, self.drain: 1, self.flush: 1,
+            **self.more_steps(),
         }  # fmt: skip
         action = self.rng.choices(list(weights), list(weights.values()))[0]
         action()
@@ -100,6 +102,10 @@ class Engine:
         self.verify_requests()
         self.verify_counters()
         return action.__name__
+
+    def more_steps(self) -> dict[Callable[[], None], int]:
+        """Steps of a kind of engine, by weight."""
+        return {}
 
     def start(self) -> None:
         if len(self.requests) >= 6:
@@ -115,20 +121,25 @@ class Engine:
             doomed = self.rng.random() < 0.25 and match.load_tokens > 0
             if doomed:
                 testing.fail_next(self.cache, "h2d", self.rng.randrange(3))
-            load = self.cache.load_back(match)
-            if load is None and doomed:
+            before = self.cache.engine.counters()["h2d"]["submitted"]
+            load = self.bring(match)
+            if doomed and self.cache.engine.counters()["h2d"]["submitted"] == before:
                 self.disarm()
                 doomed = False
         pages = list(match.device_pages)
         if load is not None:
             pages += list(load.pages)
-            assert load.tokens == match.host_tokens
             doomed = doomed or any(x.ticket.error or x in self.bad_loads for x in load._loads)
             if doomed:
                 self.bad_loads.update(x for x in load._loads)
         request = Request(namespace, tokens, pages, handle, load, doomed)
         self.requests.append(request)
         self.compute(request)
+
+    def bring(self, match: hc.PrefixMatch) -> hc.LoadBack | None:
+        load = self.cache.load_back(match)
+        assert load is None or load.tokens == match.host_tokens
+        return load
 
     def compute(self, request: Request) -> None:
         """Compute the rest of the tokens, or as much as there are pages for."""

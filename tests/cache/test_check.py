@@ -27,8 +27,10 @@ def busy_cache() -> tuple[hc.HiCache, list[object]]:
     load = cache.load_back(cache.match_prefix(range(8)))
     cache.insert(range(100, 112), cache.allocate(3))
     cache.allocate(2)
+    cache.insert(range(200, 208), cache.allocate(2))
+    pin = cache.pin(cache.match_prefix(range(200, 208)), 1000)
     cache.check()
-    return cache, [holds, load]
+    return cache, [holds, (load, pin)]
 
 
 def set_array(array: np.ndarray, index: int, value: int) -> None:
@@ -41,6 +43,10 @@ def first_page(cache: hc.HiCache, owner: Owner) -> int:
 
 def saved_node(cache: hc.HiCache):
     return next(node for node in cache.tree.nodes() if node.host_value is not None)
+
+
+def pinned_node(cache: hc.HiCache):
+    return next(node for node in cache.tree.nodes() if node.pin_ref)
 
 
 def device_node(cache: hc.HiCache):
@@ -69,6 +75,11 @@ DAMAGE: dict[str, Callable[[hc.HiCache], object]] = {
     "a save that is forgotten": lambda c: c._state.saves.clear(),
     "a node that was removed": lambda c: setattr(c._state.saves[0].node, "removed", True),
     "a locked count that is off": lambda c: setattr(c.tree.device, "locked", 7),
+    "a load that is void and still joined": lambda c: setattr(c._state.loads[0], "failed", True),
+    "a pin that nobody holds": lambda c: c.tree.pin(c._state.saves[0].node),
+    "a pin without a lock": lambda c: [c.tree.unlock(pinned_node(c)) for _ in range(2)],
+    "a pin that is forgotten": lambda c: c._state.pins._heap.clear(),
+    "a pinned count that is off": lambda c: setattr(c.tree.host, "pinned", 7),
     "a gap in the tree": lambda c: setattr(device_node(c), "value", None),
 }
 
@@ -85,7 +96,9 @@ def test_check_sees(damage: Callable[[hc.HiCache], object]) -> None:
 
 
 def test_the_undamaged_cache_passes() -> None:
-    cache, (holds, load) = busy_cache()
+    cache, (holds, (load, pin)) = busy_cache()
+    cache.check()
+    pin.release()
     cache.check()
     for hold in holds:
         hold.__exit__(None, None, None)

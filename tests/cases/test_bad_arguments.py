@@ -36,6 +36,8 @@ OPTIONS = {
     "eviction_policy": ["random", "", None, 3],
     "load_back_threshold": [-1, 1.5, "8", True, False],
     "spare": [-0.1, 0.6, "5%", None, True],
+    "pin_share": [-0.1, 0.91, float("nan"), "5%", None, True],
+    "clock": [None, 3, "monotonic", 1.5],
     "pin_memory": ["yes", None, 2],
     "stream": ["default", 7, -1, True, 1.5, Refusing()],
     "acks": ["never", "", None, True],
@@ -126,6 +128,7 @@ STREAMS = ["default", 7, True, 1.5, Refusing()]
 KEYS = [1.5, True, ["a"], {"a": 1}, ("a", 1.5), ("a", ["b"]), Refusing()]
 MATCHES = [None, "match", 3, "a handle"]
 HANDLES = [None, "handle", 3, True, "a match"]
+SECONDS = [0, -1, 0.0, float("nan"), float("inf"), "1", True, None, [1], 10**400]
 LIMITS = [-1, -0.001, "1", True, float("nan"), [1]]
 
 METHODS = {
@@ -133,6 +136,9 @@ METHODS = {
     "match_prefix extra_key": (lambda c, x, v: c.match_prefix(A, extra_key=v), KEYS),
     "load_back match": (lambda c, x, v: c.load_back(x.get(v, v)), MATCHES),
     "load_back stream": (lambda c, x, v: c.load_back(x["a match"], stream=v), STREAMS),
+    "load_back max_tokens": (
+        lambda c, x, v: c.load_back(x["a match"], max_tokens=v), [0, -1, 1.0, 4.5, "4", True, [4]],
+    ),
     "allocate": (lambda c, x, v: c.allocate(v), COUNTS),
     "free pages": (lambda c, x, v: c.free(v), PAGES),
     "free stream": (lambda c, x, v: c.free(x["mine"], stream=v), STREAMS),
@@ -147,6 +153,8 @@ METHODS = {
         lambda c, x, v: c.insert(A, x["mine"], lock=x.get(v, v)), [1, "yes", 0, "a match"],
     ),
     "lock": (lambda c, x, v: c.lock(x.get(v, v)), MATCHES),
+    "pin match": (lambda c, x, v: c.pin(x.get(v, v), 1), MATCHES),
+    "pin seconds": (lambda c, x, v: c.pin(x["a match"], v), SECONDS),
     "unlock handle": (lambda c, x, v: c.unlock(x.get(v, v)), HANDLES),
     "unlock stream": (lambda c, x, v: c.unlock(x["a handle"], stream=v), STREAMS),
     "evict_device": (lambda c, x, v: c.evict_device(v), COUNTS),
@@ -159,6 +167,7 @@ METHODS = {
     ),
     "LoadBack.wait_layer stream": (lambda c, x, v: x["load"].wait_layer(0, stream=v), STREAMS),
     "LoadBack.release stream": (lambda c, x, v: x["load"].release(stream=v), STREAMS),
+    "LoadBack.cancel stream": (lambda c, x, v: x["load"].cancel(stream=v), STREAMS),
     "hold": (lambda c, x, v: testing.hold(c, v).__enter__(), ["up", None, "H2D", 3]),
     "fail_next direction": (lambda c, x, v: testing.fail_next(c, v), ["up", None, 3]),
     "fail_next pages": (lambda c, x, v: testing.fail_next(c, "h2d", v), [-1, 1.5, "1", None]),
@@ -211,6 +220,7 @@ def test_handles_of_another_cache_are_refused(used):
         for call in (
             lambda: c.load_back(extras["a match"]),
             lambda: c.lock(extras["a match"]),
+            lambda: c.pin(extras["a match"], 1),
             lambda: c.unlock(extras["a handle"]),
             lambda: c.insert(range(4), pages, lock=extras["a handle"]),
         ):

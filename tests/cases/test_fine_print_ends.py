@@ -88,11 +88,14 @@ CALLS = {
     "free": lambda c, x: c.free(x["pages"]),
     "insert": lambda c, x: c.insert(A, x["pages"]),
     "lock": lambda c, x: c.lock(x["match"]),
+    "pin": lambda c, x: c.pin(x["match"], 1.0),
     "unlock": lambda c, x: c.unlock(x["handle"]),
     "evict_device": lambda c, x: c.evict_device(4),
     "evict_host": lambda c, x: c.evict_host(4),
     "poll": lambda c, x: c.poll(),
     "drain": lambda c, x: c.drain(),
+    "digest": lambda c, x: c.digest(),
+    "ready": lambda c, x: c.ready(),
     "reset": lambda c, x: c.reset(),
     "clear": lambda c, x: c.clear(),
     "invalidate": lambda c, x: c.invalidate(),
@@ -114,19 +117,24 @@ def used_cache() -> tuple[hc.HiCache, dict]:
 @pytest.mark.parametrize("name", CALLS)
 def test_after_close_every_method_raises_at_once(name):
     cache, extras = used_cache()
-    load = cache.load_back(extras["match"])
+    load, other = cache.load_back(extras["match"]), cache.load_back(extras["match"])
+    pin = cache.pin(extras["match"], 60)
     cache.close()
     cache.close()
     with pytest.raises(hc.HiCacheError, match="closed"):
         CALLS[name](cache, extras)
     load.release()  # no pages, no locks: nothing to do
+    other.cancel()
+    assert not pin.active
+    pin.release()
     assert load.done() and load.error is None and load.wait(0)
     with pytest.raises(hc.HiCacheError):
         fail_next(cache, "h2d")
 
 
 def test_every_public_method_is_in_the_list():
-    public = {n for n, v in vars(hc.HiCache).items() if not n.startswith("_") and callable(v)}
+    names = [n for n in dir(hc.HiCache) if not n.startswith("_")]
+    public = {n for n in names if callable(getattr(hc.HiCache, n))}
     assert public == {*CALLS, "close"}
 
 

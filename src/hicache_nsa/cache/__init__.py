@@ -6,12 +6,14 @@ from hicache_nsa.cache.flushing import ResetReport
 from hicache_nsa.cache.handles import LockHandle, PrefixMatch
 from hicache_nsa.cache.inserting import InsertResult
 from hicache_nsa.cache.load_back import LoadBack
+from hicache_nsa.cache.pins import Pin
 
 __all__ = [
     "HiCache",
     "InsertResult",
     "LoadBack",
     "LockHandle",
+    "Pin",
     "PrefixMatch",
     "Ready",
     "ResetReport",

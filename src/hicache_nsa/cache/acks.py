@@ -143,7 +143,4 @@ def _orphan(state: CacheState, failed: Load) -> None:
     """Loads below a failed one have a gap before them: nobody joins them, nothing is kept."""
     for load in state.loads:
         if failed in load.above and not load.failed:
-            load.failed = True
-            for node in load.nodes():
-                if node.load is load:
-                    node.load = None
+            load.disown()

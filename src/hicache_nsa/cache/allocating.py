@@ -85,7 +85,8 @@ def _numbers(state: CacheState, num_pages: int) -> str:
     return (
         f"{num_pages} device pages wanted: {pool.free_pages} of {pool.total_pages} are free, "
         f"{tier.evictable + idle_device_pages(state)} evictable, "
-        f"{tier.locked + read_device_pages(state)} locked ({len(state.saves)} saves in flight), "
+        f"{tier.locked + read_device_pages(state)} locked ({len(state.saves)} saves in flight, "
+        f"{tier.pinned} pinned), "
         f"{state.ledger.callers} with callers, "
         f"{state.ledger.pending + void_loading_pages(state)} in loads"
     )

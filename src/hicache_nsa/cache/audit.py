@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from hicache_nsa.cache.copies import Copy
@@ -17,7 +19,7 @@ from hicache_nsa.errors import require, require_equal
 from hicache_nsa.pools import Pool
 from hicache_nsa.stats import CacheStats, TierStats, snapshot
 from hicache_nsa.tokens import PageIds, concat_pages
-from hicache_nsa.tree import Tier
+from hicache_nsa.tree import Node, Tier
 
 
 def device_stats(state: CacheState) -> TierStats:
@@ -41,6 +43,7 @@ def _tier_stats(pool: Pool, tier: Tier, owned: int, idle: int, read: int) -> Tie
         evictable_pages=tier.evictable,
         locked_pages=tier.locked + read,
         owned_pages=owned,
+        pinned_pages=tier.pinned,
         free_extents=pool.free_extents,
         largest_free_extent=pool.largest_free_extent,
     )
@@ -71,11 +74,13 @@ def check(state: CacheState) -> None:
     for name, tier in (("device", device_stats(state)), ("host", host_stats(state))):
         parts = tier.free_pages + tier.evictable_pages + tier.locked_pages + tier.owned_pages
         require_equal(f"{name} pages by state and in total", parts, tier.total_pages)
+    _check_pins(state, nodes)
     for copy in (*state.loads, *state.saves):
         _check_copy(state, copy)
     loads, saves = set(state.loads), set(state.saves)
     for node in nodes:
         require(node.load is None or node.load in loads, f"{node} names a load that is over")
+        require(node.load is None or not node.load.failed, f"{node} names a load that is void")
         require(node.save is None or node.save in saves, f"{node} names a save that is over")
 
 
@@ -99,6 +104,20 @@ def _check_host(state: CacheState, retired: PageIds) -> None:
     require_equal("host pages in use, each once", len(np.unique(used)), len(used))
     require_equal("host pages being filled", state.filling, sum(map(len, filling)))
     require_equal("host pages in use", len(used), state.host.total_pages - state.host.free_pages)
+
+
+def _check_pins(state: CacheState, nodes: list[Node]) -> None:
+    pinned = Counter(node for pin in state.pins.held(state.epoch) for node in _path(pin._node))
+    for node in nodes:
+        require_equal(f"pins of {node}", node.pin_ref, pinned[node])
+        require(node.lock_ref >= node.pin_ref, f"{node}: lock_ref < {node.pin_ref} pins")
+    for tier in (state.tree.device, state.tree.host):
+        pages = sum(tier.count(node) for node in pinned)
+        require_equal(f"{tier.name} pages under pins, each once", tier.pinned, pages)
+
+
+def _path(node: Node | None) -> list[Node]:
+    return [] if node is None else node.path()
 
 
 def _check_copy(state: CacheState, copy: Copy) -> None:

@@ -101,12 +101,14 @@ class Load(Copy):
     above: loads in flight that bring earlier pages of the same prefix. If one of them fails, what
         this one brings has a gap before it.
     users: LoadBacks that have not been released, and handles of inserts behind it.
-    acked, failed: taken in by ``poll``; and whether it (or one above it) failed.
+    acked: taken in by ``poll``. failed: what it brings is not published, since it or one above it
+        failed or it was cancelled.
+    inserted_behind: an insert stands behind it, so that it can't be cancelled any more.
     surplus: pages that the tree did not take; freed at the last release.
     waiting: inserts that stand behind this load.
     """
 
-    __slots__ = ("above", "acked", "failed", "surplus", "users", "waiting")
+    __slots__ = ("above", "acked", "failed", "inserted_behind", "surplus", "users", "waiting")
 
     def __init__(
         self,
@@ -125,6 +127,7 @@ class Load(Copy):
         self.users = 0
         self.acked = False
         self.failed = False
+        self.inserted_behind = False
         self.surplus: PageIds = device_pages[:0]
         self.waiting: list[DeferredInsert] = []
 
@@ -132,6 +135,13 @@ class Load(Copy):
     def landed(self) -> bool:
         """Taken in, and its bytes are right."""
         return self.acked and not self.failed
+
+    def disown(self) -> None:
+        """What it brings will not be published: nobody joins it from now on."""
+        self.failed = True
+        for node in self.nodes():
+            if node.load is self:
+                node.load = None
 
     def pages_of(self, start: int, end: int) -> PageIds:
         """Device pages for positions ``start .. end - 1``."""

@@ -66,6 +66,7 @@ def defer(
     for holder in plan.behind:
         if isinstance(holder, Load):
             loads.append(holder)
+            holder.inserted_behind = True
             doomed |= holder.acked
             if handle is not None:  # its pages are in use until the handle is unlocked
                 holder.users += 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hicache_nsa.cache import audit, flushing, reclaim
 from hicache_nsa.cache.allocating import allocate_device_pages, copy_to_await, out_of_pages_yet
 from hicache_nsa.cache.demoting import evict_device_pages
+from hicache_nsa.cache.ends import Ends
 from hicache_nsa.cache.flushing import ResetReport
 from hicache_nsa.cache.guard import Guard, atomic
 from hicache_nsa.cache.handles import Epoch, LockHandle, PrefixMatch
@@ -15,7 +17,7 @@ from hicache_nsa.cache.inserting import InsertResult, insert_pages
 from hicache_nsa.cache.insertion import Insertion
 from hicache_nsa.cache.ledger import Ledger
 from hicache_nsa.cache.load_back import LoadBack
-from hicache_nsa.cache.loading import load_back, release_load
+from hicache_nsa.cache.loading import load_back, most_pages
 from hicache_nsa.cache.locking import lock_match, require_handle, require_match, unlock_handle
 from hicache_nsa.cache.matching import match_prefix
 from hicache_nsa.cache.options import (
@@ -24,6 +26,8 @@ from hicache_nsa.cache.options import (
     share_of_pages,
     threshold_tokens,
 )
+from hicache_nsa.cache.pinning import pin_match
+from hicache_nsa.cache.pins import Pin, Pins, pin_clock, pin_seconds, pin_share_of
 from hicache_nsa.cache.polling import CachePolling
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.cache.write_policy import write_policy as write_policy_of
@@ -57,6 +61,9 @@ class HiCache(CachePolling):
         own ``EvictionPolicy()``, for both tiers.
     load_back_threshold: tokens; smaller host hits are not loaded. Default one page.
     spare: share of pages that eviction leaves free (0 to 0.5). stream: where a call's own is None.
+    pin_share: share of each tier's pages (0 to 0.9) that pins may hold together.
+    clock: seconds, for the ends of pins. With ``acks="poll"`` give one that the ranks agree on
+        (a count of steps, the first rank's time): it is asked once a ``pin``, ``poll``, ``drain``.
     acks: ``auto`` takes in finished copies in any call, ``poll`` only in ``poll()`` and in calls
         that wait for all of them (drain, reset, clear, close).
 
@@ -84,6 +91,8 @@ class HiCache(CachePolling):
         load_back_threshold: int | None = None,
         spare: float = 0.0,
         pin_memory: bool | str = "auto",
+        pin_share: float = 0.25,
+        clock: Callable[[], float] = time.monotonic,
         stream: Stream = None,
         acks: str = "auto",
         **engine_options: Any,
@@ -95,6 +104,7 @@ class HiCache(CachePolling):
         threshold = threshold_tokens(load_back_threshold, format)
         spare = share_of_pages(spare, "spare")
         low_water = low_water_share(low_water, write_policy)
+        pins = Pins(pin_share_of(pin_share), pin_clock(clock))
         host = HostPool(format, host_pages, host_size, layout)
         device_pool = DevicePool(format, device_buffers, device_pages, device, device_reserved)
         check_stream(stream, device_pool.device)
@@ -111,17 +121,12 @@ class HiCache(CachePolling):
             load_back_threshold=threshold,
             stream=stream,
             epoch=Epoch(self._guard),
+            pins=pins,
             write_policy=write_policy_of(write_policy, write_threshold),
             spare=spare,
             low_water=low_water,
         )
-
-    def __repr__(self) -> str:
-        pool, host = self._state.ledger.pool, self._state.host
-        return (
-            f"HiCache({self.format.name}, {pool.device}: {pool.num_pages} pages, "
-            f"host: {host.num_pages} pages of {self.format.page_bytes} B, {host.layout})"
-        )
+        self._ends = Ends(self._guard, self._state, self._polled)
 
     # -- the life of a request ------------------------------------------------------------------
 
@@ -138,7 +143,9 @@ class HiCache(CachePolling):
         return match_prefix(self._state, token_span(tokens), namespace(extra_key), count)
 
     @atomic
-    def load_back(self, match: PrefixMatch, *, stream: Stream = None) -> LoadBack | None:
+    def load_back(
+        self, match: PrefixMatch, *, max_tokens: int | None = None, stream: Stream = None
+    ) -> LoadBack | None:
         """Bring the host part of ``match`` to the device, layer by layer; the path is locked.
 
         None, with no side effect: nothing to load (any more), below ``load_back_threshold``, the
@@ -147,13 +154,17 @@ class HiCache(CachePolling):
         ``write_back`` also None where the pages in its way have to be saved first: that starts,
         and a later call finds them free (``low_water`` keeps some free ahead).
 
+        max_tokens: bring the leading part only, at most so many tokens (rounded down to pages),
+            and no more than the device has room for. None: all of the host part, or nothing.
+
         Raises:
             StaleHandleError: the match is from before a flush.
         """
+        max_pages = most_pages(max_tokens, self._state.page_size)
         self._take_in()
         require_match(self._state, match)
         check_stream(stream, self.device_pool.device)
-        load = load_back(self._state, match, self._release_load)
+        load = load_back(self._state, match, max_pages, self._ends)
         self._state.counters.declined_loads += load is None and match.host_tokens > 0
         return load
 
@@ -261,6 +272,23 @@ class HiCache(CachePolling):
         unlock_handle(self._state, handle, stream)
         self._take_in()
 
+    @atomic
+    def pin(self, match: PrefixMatch, seconds: float) -> Pin:
+        """``lock`` that ends by itself, ``seconds`` from now; no call on the pin is needed.
+
+        It ends in the next call that looks at what is cached or takes room, with ``acks="poll"``
+        in the next ``poll()`` or ``drain()``; ``Pin.release()`` ends it now, a flush makes it void.
+        What a load or a save brings to the prefix later is protected too.
+
+        Raises:
+            OutOfPages: pins would hold more than ``pin_share`` of a tier; nothing changed.
+            StaleHandleError: the match is from before a flush.
+        """
+        span = pin_seconds(seconds)
+        self._take_in()
+        require_match(self._state, match)
+        return pin_match(self._state, match, span, self._ends)
+
     # -- room and copies ------------------------------------------------------------------------
 
     @atomic
@@ -358,10 +386,3 @@ class HiCache(CachePolling):
         if waits and not self.engine.held(D2H):
             return state.saves[0].ticket
         raise out_of_pages_yet(state, num_pages)
-
-    def _release_load(self, load: LoadBack, stream: Stream) -> None:
-        with self._guard.lock:
-            stale = self._guard.unusable is not None or load._epoch is not self._state.epoch
-            if not stale and not load._released:
-                release_load(self._state, load, stream)
-            load._released = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hicache_nsa.cache.copies import Load
@@ -17,22 +16,24 @@ from hicache_nsa.tree import Node
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from hicache_nsa.cache.ends import Ends
+
 
 class LoadBack:
     """Device pages for the host part of a match; the copy runs, or is shared with another one.
 
     pages: int64 device page ids of the host part, in its order. tokens: what they hold.
 
-    The prefix stays locked and the pages stay valid until ``release()``. Output computed behind a
-    LoadBack may be used once ``done()`` is true and ``error`` is None.
+    The prefix stays locked and the pages stay valid until ``release()`` or ``cancel()``. Output
+    computed behind a LoadBack may be used once ``done()`` is true and ``error`` is None.
     """
 
     __slots__ = (
+        "_ends",
         "_epoch",
         "_layers",
         "_loads",
         "_node",
-        "_release",
         "_released",
         "_stream",
         "pages",
@@ -47,7 +48,7 @@ class LoadBack:
         node: Node,
         loads: tuple[Load, ...],
         epoch: Epoch,
-        release: Callable[[LoadBack, Stream], None],
+        ends: Ends,
         stream: Stream = None,
     ) -> None:
         self.pages = pages
@@ -56,7 +57,7 @@ class LoadBack:
         self._node = node
         self._loads = loads
         self._epoch = epoch
-        self._release = release
+        self._ends = ends
         self._released = False
         self._stream = stream
 
@@ -125,7 +126,17 @@ class LoadBack:
 
         A no-op after a flush.
         """
-        self._release(self, stream)
+        self._ends.end_load(self, stream, cancel=False)
+
+    def cancel(self, stream: Stream = None) -> None:
+        """``release``, and what is still in flight is not wanted any more.
+
+        A copy that no other LoadBack, insert or copy below it uses brings nothing into the cache,
+        even if it has run already: its pages are freed when it is taken in, and what it reads
+        counts as loadable again from now on. Where somebody else uses it, this is ``release``.
+        Idempotent, and a no-op after ``release`` and after a flush.
+        """
+        self._ends.end_load(self, stream, cancel=True)
 
     def __enter__(self) -> LoadBack:
         return self

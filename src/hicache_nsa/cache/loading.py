@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -12,31 +11,48 @@ from hicache_nsa.cache.copies import Load, drop_user
 from hicache_nsa.cache.handles import PrefixMatch
 from hicache_nsa.cache.load_back import LoadBack
 from hicache_nsa.cache.state import CacheState
+from hicache_nsa.formats.checks import count_of
 from hicache_nsa.plan import LoadPlan, plan_load
 from hicache_nsa.streams import Stream
 from hicache_nsa.tokens import PageIds
 from hicache_nsa.transfer import H2D
 from hicache_nsa.tree import Node
 
+if TYPE_CHECKING:
+    from hicache_nsa.cache.ends import Ends
+
+
+def most_pages(max_tokens: Any, page_size: int) -> int | None:
+    """``max_tokens`` in whole pages; ``TypeError`` or ``ValueError`` unless positive or None."""
+    if max_tokens is None:
+        return None
+    return count_of(max_tokens, "max_tokens", least=1) // page_size
+
 
 def load_back(
-    state: CacheState, match: PrefixMatch, release: Callable[[LoadBack, Stream], None]
+    state: CacheState, match: PrefixMatch, max_pages: int | None, ends: Ends
 ) -> LoadBack | None:
     """Bring the host part of ``match`` to the device, or join the load that does already.
 
-    None, with nothing changed: there is no host part (any more), it is below the threshold, its
-    device part is gone, or there are not enough device pages. Under write back also where pages
-    have to be saved first; their save starts.
+    max_pages: bring its leading pages, at most so many, and no more than there is room for.
+    None, with nothing changed: there is no host part (any more), what can be brought is below the
+    threshold, its device part is gone, or (without max_pages) there are not enough device pages.
+    Under write back also where pages have to be saved first; their save starts.
     """
     tree, size = state.tree, state.page_size
-    node = tree.surviving(match._node, match.tokens)
+    end = match.tokens
+    if max_pages is not None:
+        end = min(end, match.device_tokens + max_pages * size)
+    node = tree.surviving(match._node, end)
     if node is None or match.host_tokens == 0:
         return None
     path = node.path()
-    plan = plan_load(path, match.device_pages, min(node.end, match.tokens), size)
+    room = _room(state, path)
+    within = None if max_pages is None else room
+    plan = plan_load(path, match.device_pages, min(node.end, end), size, within)
     if plan is None or plan.num_pages == 0 or plan.num_pages * size < state.load_back_threshold:
         return None
-    if len(plan.host_pages) > _room(state, path):
+    if len(plan.host_pages) > room:
         return None
     node = tree.cut(node, plan.end) or node
     loads = cast("tuple[Load, ...]", plan.joined)
@@ -60,18 +76,40 @@ def load_back(
     pages = np.concatenate(parts)
     layers = state.format.num_layers
     stream = None if state.ledger.pool.device == "cpu" else state.stream
-    return LoadBack(pages, len(pages) * size, layers, node, loads, state.epoch, release, stream)
+    return LoadBack(pages, len(pages) * size, layers, node, loads, state.epoch, ends, stream)
 
 
-def release_load(state: CacheState, load_back: LoadBack, stream: Stream) -> None:
-    """The request behind ``load_back`` is over: unlock its path, give up pages nobody needs."""
+def release_load(
+    state: CacheState, load_back: LoadBack, stream: Stream, cancel: bool = False
+) -> None:
+    """The request behind ``load_back`` is over: unlock its path, give up pages nobody needs.
+
+    cancel: give up the loads in flight, too, that nobody else uses.
+    """
     fence = state.fence(stream)
     state.ledger.busy(load_back.pages, fence)
     for node in load_back._node.path():
         state.ledger.busy(node.device_pages, fence)
     for load in load_back._loads:
         drop_user(state.ledger, load)
+    if cancel:
+        for load in reversed(load_back._loads):  # those below first: they use what is above
+            _cancel(state, load)
     state.tree.unlock(load_back._node)
+
+
+def _cancel(state: CacheState, load: Load) -> None:
+    """Keep nothing of ``load``, unless somebody still wants it or it is over.
+
+    It ends like one that failed: its pages stay with it until the ack, since the copy may write
+    them, and its nodes stay locked, since the copy may read them.
+    """
+    if load.users or load.acked or load.failed or load.inserted_behind:
+        return
+    if any(load in below.above and not below.failed for below in state.loads):
+        return  # what that one brings would have a gap before it
+    load.disown()
+    state.counters.cancelled_loads += 1
 
 
 def _room(state: CacheState, path: list[Node]) -> int:

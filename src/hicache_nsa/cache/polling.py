@@ -11,7 +11,9 @@ from hicache_nsa.cache import agreement
 from hicache_nsa.cache.acks import take_in
 from hicache_nsa.cache.agreement import Ready, require_agreed
 from hicache_nsa.cache.demoting import keep_low_water
+from hicache_nsa.cache.ends import Ends
 from hicache_nsa.cache.guard import atomic
+from hicache_nsa.cache.pinning import expire_pins
 from hicache_nsa.cache.retired import reclaim, reclaim_all
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.cache.view import CacheView
@@ -26,6 +28,7 @@ class CachePolling(CacheView):
     """See the module. polled: ``acks="poll"``."""
 
     _polled: bool
+    _ends: Ends
 
     @atomic
     def poll(self, limit: int | None = None, *, sound: int | None = None) -> int:
@@ -46,6 +49,7 @@ class CachePolling(CacheView):
         if sound is not None:
             self._require_polled("poll(sound=...)")
             require_agreed(self._state, bound, count_of(sound, "sound"))
+        expire_pins(self._state)
         failed = self._state.counters.failed_saves
         count = take_in(self._state, limit=bound, in_order=self._polled, sound=sound)
         reclaim(self._state)
@@ -61,6 +65,7 @@ class CachePolling(CacheView):
         """
         seconds = seconds_of(timeout)
         limit = None if seconds is None else time.monotonic() + seconds
+        self._ends.expire()
         while True:
             ticket = self._oldest_ticket()
             if ticket is None:
@@ -105,7 +110,11 @@ class CachePolling(CacheView):
         reclaim_all(self._state)
 
     def _take_in(self) -> None:
-        if not self._polled and (self._state.loads or self._state.saves):
+        """With ``acks="auto"``: what is over by now, copies and pins."""
+        if self._polled:
+            return
+        expire_pins(self._state)
+        if self._state.loads or self._state.saves:
             take_in(self._state)
 
     @atomic

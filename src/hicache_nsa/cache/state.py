@@ -10,6 +10,7 @@ from hicache_nsa._core import Fence
 from hicache_nsa.cache.copies import Load, Save
 from hicache_nsa.cache.handles import Epoch
 from hicache_nsa.cache.ledger import Ledger
+from hicache_nsa.cache.pins import Pins
 from hicache_nsa.cache.write_policy import WritePolicy
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.pools import HostPool
@@ -27,6 +28,7 @@ class CacheState:
     """Parts of a cache.
 
     loads, saves: copies in flight, oldest first.
+    pins: locks that end by themselves.
     epoch: changes at every flush. version: changes at every ``invalidate``.
     retired: trees that ``invalidate`` set aside, the oldest first, until nothing of them is left.
     filling: host pages that saves in flight are writing.
@@ -42,6 +44,7 @@ class CacheState:
     load_back_threshold: int
     stream: Stream
     epoch: Epoch
+    pins: Pins
     write_policy: WritePolicy
     spare: float = 0.0
     low_water: float = 0.0

@@ -17,6 +17,13 @@ class CacheView:
     _guard: Guard
     _state: CacheState
 
+    def __repr__(self) -> str:
+        pool, host = self._state.ledger.pool, self._state.host
+        return (
+            f"HiCache({self.format.name}, {pool.device}: {pool.num_pages} pages, "
+            f"host: {host.num_pages} pages of {self.format.page_bytes} B, {host.layout})"
+        )
+
     # -- what it is made of ---------------------------------------------------------------------
 
     @property

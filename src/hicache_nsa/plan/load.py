@@ -40,9 +40,15 @@ class LoadPlan(NamedTuple):
 
 
 def plan_load(
-    path: Sequence[Node], device_pages: PageIds, end: int, page_size: int
+    path: Sequence[Node],
+    device_pages: PageIds,
+    end: int,
+    page_size: int,
+    room: int | None = None,
 ) -> LoadPlan | None:
     """Plan the load of what follows ``device_pages``, up to position ``end`` of ``path``.
+
+    room: the most pages that may be copied; the plan ends where they do. None: no limit.
 
     None where ``device_pages`` are no longer the first ones of the path: they may belong to
     somebody else by now, so that the caller has to match again. A host part that was evicted in
@@ -58,6 +64,8 @@ def plan_load(
     start = reached = device_tokens
     on_device = True
     for node in path:
+        if node.start >= end:
+            break
         stop = min(node.end, end)
         count = (stop - node.start) // page_size
         there = min(len(node.device_pages), count) if on_device else 0
@@ -81,11 +89,15 @@ def plan_load(
         reached = max(reached, node.start + saved * page_size)
         if saved < count:
             break
+    host_pages = concat_pages(host)
+    if room is not None and len(host_pages) > room:
+        host_pages = host_pages[:room]
+        reached = start + room * page_size
     return LoadPlan(
         landed=concat_pages(landed),
         joined=tuple(dict.fromkeys(joined)),
         joined_pages=concat_pages(joined_pages),
-        host_pages=concat_pages(host),
+        host_pages=host_pages,
         start=start,
         end=reached,
     )

@@ -17,7 +17,17 @@ from hicache_nsa.tree.radix_tree import RadixTree
 DIGEST_BYTES = 8
 CHAIN_BYTES = 16
 # What decides beside tokens and pages. Attributes of ``Node``, plain values.
-PLAIN = ("start", "end", "lock_ref", "leaving", "hits", "priority", "created", "last_access")
+PLAIN = (
+    "start",
+    "end",
+    "lock_ref",
+    "pin_ref",
+    "leaving",
+    "hits",
+    "priority",
+    "created",
+    "last_access",
+)
 
 
 def tree_digest(tree: RadixTree) -> int:

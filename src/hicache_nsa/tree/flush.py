@@ -70,7 +70,7 @@ def _keep_host(tree: RadixTree, node: Node, whole: PageIds) -> None:
     assert parent is not None
     node.value = None
     node.load = node.save = None
-    node.lock_ref = 0
+    node.lock_ref = node.pin_ref = 0
     keep = len(whole) * tree.page_size
     if keep == 0:
         parent.children.pop(node.key.slice(0, tree.page_size), None)

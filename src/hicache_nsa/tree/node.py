@@ -15,6 +15,7 @@ class Node:
     value: device pages of the *leading* pages of the key that have landed; None: there are none.
     host_value: host pages of the leading pages whose save has landed; None when there are none.
     lock_ref: users (requests, copies in flight) of this node or of one below it.
+    pin_ref: pins of this node or of one below it; each of them is in ``lock_ref`` too.
     load, save: the copy in flight that covers (part of) this node, else None.
     leaving: how many of the last device pages leave the device once their save is in (write back);
         until then they go on matching. No page below them stays.
@@ -44,6 +45,7 @@ class Node:
         "load",
         "lock_ref",
         "parent",
+        "pin_ref",
         "priority",
         "removed",
         "save",
@@ -62,6 +64,7 @@ class Node:
         self.device_children = 0
         self.host_children = 0
         self.lock_ref = 0
+        self.pin_ref = 0
         self.load: Any = None
         self.save: Any = None
         self.leaving = 0

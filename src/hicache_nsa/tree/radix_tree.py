@@ -141,7 +141,7 @@ class RadixTree:
         """
         at = position - node.start
         upper = Node(node.key.slice(0, at).copy(), node.parent, node.start)
-        upper.lock_ref = node.lock_ref
+        upper.lock_ref, upper.pin_ref = node.lock_ref, node.pin_ref
         upper.created, upper.last_access = node.created, node.last_access
         upper.hits, upper.priority = node.hits, node.priority
         upper.load, node.load = _share(node.load, position)
@@ -197,6 +197,25 @@ class RadixTree:
             if node.lock_ref == 0:
                 self.device.unlock(node)
                 self.host.unlock(node)
+            node = node.parent
+
+    def pin(self, node: Node | None) -> None:
+        """Count ``node`` and everything above it, which the caller has locked, as pinned."""
+        while node is not None and node.parent is not None:
+            if node.pin_ref == 0:
+                self.device.pinned += self.device.count(node)
+                self.host.pinned += self.host.count(node)
+            node.pin_ref += 1
+            node = node.parent
+
+    def unpin(self, node: Node | None) -> None:
+        """Undo one ``pin`` of the same node."""
+        while node is not None and node.parent is not None:
+            assert node.pin_ref > 0, f"{node} is not pinned"
+            node.pin_ref -= 1
+            if node.pin_ref == 0:
+                self.device.pinned -= self.device.count(node)
+                self.host.pinned -= self.host.count(node)
             node = node.parent
 
     # -- pages --------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ class Tier:
         self.cached = 0
         self.locked = 0
         self.leaving = 0
+        self.pinned = 0
         self.live_entries = 0
         self.stale_entries = 0
         self._pages = pages
@@ -95,6 +96,8 @@ class Tier:
         self.cached += new - old
         if node.lock_ref:
             self.locked += new - old
+        if node.pin_ref:
+            self.pinned += new - old
         parent = node.parent
         if new:
             if not old and parent is not None:
@@ -177,7 +180,7 @@ class Tier:
         for _, _, _, node in self._queue:
             setattr(node, self._entry, 0)
         self._queue.clear()
-        self.cached = self.locked = self.leaving = 0
+        self.cached = self.locked = self.pinned = self.leaving = 0
         self.live_entries = self.stale_entries = 0
 
     def check_queue(self) -> None:

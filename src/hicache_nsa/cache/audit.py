@@ -64,8 +64,8 @@ def check(state: CacheState) -> None:
         _check_copy(state, copy)
     loads, saves = set(state.loads), set(state.saves)
     for node in nodes:
-        require(node.load is None or node.load in loads, f"{node} names a load that is over")
-        require(node.save is None or node.save in saves, f"{node} names a save that is over")
+        require(node.load is None or node.load in loads, "{} names a load that is over", node)
+        require(node.save is None or node.save in saves, "{} names a save that is over", node)
 
 
 def _check_host(state: CacheState) -> None:
@@ -78,8 +78,9 @@ def _check_host(state: CacheState) -> None:
 
 
 def _check_copy(state: CacheState, copy: Copy) -> None:
-    require(not copy.node.removed, f"a copy in flight lost its node {copy.node}")
-    for node in copy.nodes():
-        require(node.lock_ref > 0, f"{node} is not locked while a copy uses it")
-    covered = sum(min(n.end, copy.end) - max(n.start, copy.start) for n in copy.nodes())
+    nodes = copy.nodes()
+    require(not copy.node.removed, "a copy in flight lost its node {}", copy.node)
+    for node in nodes:
+        require(node.lock_ref > 0, "{} is not locked while a copy uses it", node)
+    covered = sum(min(n.end, copy.end) - max(n.start, copy.start) for n in nodes)
     require_equal("tokens under a copy in flight", covered, copy.end - copy.start)

@@ -29,18 +29,17 @@ def _check_node(tree: RadixTree, node: Node) -> None:
     size = tree.page_size
     parent = node.parent
     assert parent is not None
-    require(not node.removed, f"{node} is in the tree and marked as removed")
-    require(len(node.key) > 0 and len(node.key) % size == 0, f"{node} has {len(node.key)} tokens")
-    require_equal(f"{node}: start and the parent's end", node.start, parent.end)
-    require_equal(f"{node}: end", node.end, node.start + len(node.key))
+    tokens = len(node.key)
+    require(not node.removed, "{} is in the tree and marked as removed", node)
+    require(tokens > 0 and tokens % size == 0, "{} has {} tokens", node, tokens)
+    require_equal("{}: start and the parent's end", node.start, parent.end, node)
+    require_equal("{}: end", node.end, node.start + tokens, node)
     first = node.key.slice(0, size)
-    require(parent.children.get(first) is node, f"{node} is not under its first page")
+    require(parent.children.get(first) is node, "{} is not under its first page", node)
     in_tiers = max(tree.device.count(node), tree.host.count(node))
-    require_equal(
-        f"{node}: pages of the key and in the fuller tier", len(node.key) // size, in_tiers
-    )
-    below = sum(child.lock_ref for child in node.children.values())
-    require(node.lock_ref >= below >= 0, f"{node}: lock_ref < {below} of its children")
+    require_equal("{}: pages of the key and in the fuller tier", tokens // size, in_tiers, node)
+    below = sum(child.lock_ref for child in node.children.values()) if node.children else 0
+    require(node.lock_ref >= below >= 0, "{}: lock_ref < {} of its children", node, below)
 
 
 def _check_tier(tier: Tier, nodes: list[Node], page_size: int) -> None:
@@ -49,13 +48,15 @@ def _check_tier(tier: Tier, nodes: list[Node], page_size: int) -> None:
         count = tier.count(node)
         cached += count
         locked += count if node.lock_ref else 0
-        with_pages = [child for child in node.children.values() if tier.count(child)]
-        name = f"{node}: {tier.name}"
-        require_equal(f"{name} children", tier.children(node), len(with_pages))
+        with_pages = sum(1 for c in node.children.values() if tier.count(c)) if node.children else 0
+        children = tier.children(node)
+        require_equal("{}: {} children", children, with_pages, node, tier.name)
         if with_pages:
             pages = len(node.key) // page_size
-            require_equal(f"{name} pages above a child that is there", count, pages)
-        if node.lock_ref == 0 and tier.is_leaf(node):
-            require(tier.is_queued(node), f"{name} leaf is not queued for eviction")
-    require_equal(f"{tier.name} cached pages", tier.cached, cached)
-    require_equal(f"{tier.name} locked pages", tier.locked, locked)
+            name = "{}: {} pages above a child that is there"
+            require_equal(name, count, pages, node, tier.name)
+        elif count and node.lock_ref == 0:
+            queued = tier.is_queued(node)
+            require(queued, "{}: {} leaf is not queued for eviction", node, tier.name)
+    require_equal("{} cached pages", tier.cached, cached, tier.name)
+    require_equal("{} locked pages", tier.locked, locked, tier.name)

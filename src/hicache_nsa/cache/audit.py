@@ -10,7 +10,7 @@ from hicache_nsa.errors import require, require_equal
 from hicache_nsa.pools import Pool
 from hicache_nsa.stats import CacheStats, TierStats, snapshot
 from hicache_nsa.tokens import concat_pages
-from hicache_nsa.tree import Tier
+from hicache_nsa.tree import Node, Tier
 
 
 def device_stats(state: CacheState) -> TierStats:
@@ -56,7 +56,7 @@ def check(state: CacheState) -> None:
     state.engine.check()
     nodes = list(state.tree.nodes())
     state.ledger.check(node.device_pages for node in nodes)
-    _check_host(state)
+    _check_host(state, nodes)
     for name, tier in (("device", device_stats(state)), ("host", host_stats(state))):
         parts = tier.free_pages + tier.evictable_pages + tier.locked_pages + tier.owned_pages
         require_equal(f"{name} pages by state and in total", parts, tier.total_pages)
@@ -68,11 +68,10 @@ def check(state: CacheState) -> None:
         require(node.save is None or node.save in saves, "{} names a save that is over", node)
 
 
-def _check_host(state: CacheState) -> None:
+def _check_host(state: CacheState, nodes: list[Node]) -> None:
     filling = [save.host_pages for save in state.saves]
-    cached = [node.host_pages for node in state.tree.nodes()]
-    used = concat_pages([*filling, *cached])
-    require_equal("host pages in use, each once", len(np.unique(used)), len(used))
+    used = concat_pages([*filling, *(node.host_pages for node in nodes)])
+    require_equal("host pages in use, each once", np.count_nonzero(np.bincount(used)), len(used))
     require_equal("host pages being filled", state.filling, sum(map(len, filling)))
     require_equal("host pages in use", len(used), state.host.total_pages - state.host.free_pages)
 

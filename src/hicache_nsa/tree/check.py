@@ -40,23 +40,34 @@ def _check_node(tree: RadixTree, node: Node) -> None:
     require_equal("{}: pages of the key and in the fuller tier", tokens // size, in_tiers, node)
     below = sum(child.lock_ref for child in node.children.values()) if node.children else 0
     require(node.lock_ref >= below >= 0, "{}: lock_ref < {} of its children", node, below)
+    leaving = node.leaving
+    require(0 <= leaving <= tree.device.count(node), "{} has {} pages leaving", node, leaving)
+    if leaving:
+        require(node.lock_ref > 0, "{} has {} pages leaving and no save", node, leaving)
 
 
 def _check_tier(tier: Tier, nodes: list[Node], page_size: int) -> None:
-    cached = locked = 0
+    cached = locked = leaving = 0
     for node in nodes:
-        count = tier.count(node)
+        count, stays = tier.count(node), tier.staying(node)
         cached += count
         locked += count if node.lock_ref else 0
-        with_pages = sum(1 for c in node.children.values() if tier.count(c)) if node.children else 0
-        children = tier.children(node)
-        require_equal("{}: {} children", children, with_pages, node, tier.name)
-        if with_pages:
+        leaving += count - stays
+        below = staying = 0
+        for child in node.children.values():
+            below += tier.count(child) > 0
+            staying += tier.staying(child) > 0
+        require_equal("{}: {} children", tier.children(node), staying, node, tier.name)
+        if stays < count:
+            name = "{}: {} children that stay below pages that leave"
+            require_equal(name, staying, 0, node, tier.name)
+        if below:
             pages = len(node.key) // page_size
             name = "{}: {} pages above a child that is there"
             require_equal(name, count, pages, node, tier.name)
-        elif count and node.lock_ref == 0:
+        if node.lock_ref == 0 and tier.is_leaf(node):
             queued = tier.is_queued(node)
             require(queued, "{}: {} leaf is not queued for eviction", node, tier.name)
     require_equal("{} cached pages", tier.cached, cached, tier.name)
     require_equal("{} locked pages", tier.locked, locked, tier.name)
+    require_equal("{} leaving pages", tier.leaving, leaving, tier.name)

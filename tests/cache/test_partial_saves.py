@@ -46,3 +46,13 @@ def test_a_failed_save_is_tried_again_while_what_follows_it_is_being_saved() -> 
         assert cache.drain(30)
         assert cache.reset().kept_host_tokens == 8
         cache.check()
+
+
+def test_a_counted_match_that_starts_such_a_save_still_tells_all_that_it_found() -> None:
+    options = {"write_policy": "write_through_selective", "device_pages": 4, "host_pages": 2}
+    with hc.HiCache(FORMAT, **options) as cache:
+        cache.insert(np.arange(16), cache.allocate(4))
+        match = cache.match_prefix(np.arange(16))
+        assert (match.device_tokens, cache.stats().refused_save_tokens) == (16, 8)
+        assert cache.drain(30)
+        assert cache.reset().kept_host_tokens == 8

@@ -32,10 +32,15 @@ class Configuration:
     spare: float = 0.0
     load_back_pages: int = 1
     reserved: tuple[int, ...] = ()
+    write_threshold: int = 2
+    low_water: float = 0.0
 
     def options(self) -> dict[str, Any]:
         """For ``HiCache``, all but the device's memory."""
+        low_water = {"low_water": self.low_water} if self.write_policy == "write_back" else {}
         return {
+            **low_water,
+            "write_threshold": self.write_threshold,
             "write_policy": self.write_policy,
             "eviction_policy": self.eviction_policy,
             "acks": self.acks,
@@ -83,5 +88,7 @@ def configuration(rng: random.Random, **fixed: Any) -> Configuration:
         spare=rng.choice((0.0, 0.0, 0.2)),
         load_back_pages=rng.choice((1, 1, 2)),
         reserved=rng.choice(((), (), (0,), (0, 5))),
+        write_threshold=rng.choice((2, 2, 3)),
+        low_water=rng.choice((0.0, 0.3)),
     )
     return replace(found, **fixed)

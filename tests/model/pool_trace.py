@@ -113,6 +113,19 @@ class Trace:
             return pages
         return self._next_host("freed")
 
+    def peek_freed(self) -> list[int]:
+        """Device pages that came free and are not explained yet."""
+        return self._device_freed
+
+    def drop_freed(self, pages: list[int]) -> None:
+        """They are explained."""
+        for page in pages:
+            self._device_freed.remove(page)
+
+    def peek_host_freed(self) -> list[int]:
+        """What ``take_freed("host")`` would give."""
+        return self._host[0][1] if self._host and self._host[0][0] == "freed" else []
+
     def take_all_host_freed(self) -> list[int]:
         pages: list[int] = []
         while part := self._next_host("freed"):
@@ -129,8 +142,12 @@ class Trace:
             return self._submitted.pop(0)
         return None
 
-    def unexplained_copies(self) -> list[Submitted]:
-        return self._submitted
+    def wait(self, direction: str) -> int:
+        """Until the copies end that nobody has taken yet; returns how many had not."""
+        running = [c for c in self._submitted if c.direction == direction and not c.ended]
+        for copy in running:
+            copy.wait()
+        return len(running)
 
     def expect_device_freed(self, pages: list[int]) -> None:
         """The call had to free these; compared by ``require_explained``."""

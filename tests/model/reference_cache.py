@@ -11,6 +11,7 @@ returned, and compares. Where the contract leaves a choice (which leaf is evicte
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -161,6 +162,9 @@ class ReferenceCache:
         spare: float,
         threshold: int,
         polled: bool,
+        write_policy: str,
+        write_threshold: int,
+        leaving: Callable[[], set[int]],
         trace: Trace,
         tags: PageTags,
     ) -> None:
@@ -171,6 +175,11 @@ class ReferenceCache:
         self.spare = spare
         self.threshold = threshold
         self.polled = polled
+        self.write_policy = write_policy
+        self.write_threshold = 1 if write_policy == "write_through" else write_threshold
+        self.demotes = write_policy == "write_back"
+        self.observed_leaving = leaving
+        self.leaving: set[int] = set()
         self.trace = trace
         self.tags = tags
         self.cached: dict[Prefix, Cached] = {}
@@ -235,6 +244,11 @@ class ReferenceCache:
     # -- match ----------------------------------------------------------------------------------
 
     def match(self, prefix: Prefix, count: bool, result: Any) -> Match:
+        if count:
+            for part in self.there(prefix):
+                self.cached[part].hits += 1
+            if self.write_policy == "write_through_selective":
+                self._save_path(prefix)
         prefixes = self.there(prefix)
         device = self.pages("device", prefixes)
         host = self.pages("host", prefixes)[len(device) :]
@@ -251,8 +265,6 @@ class ReferenceCache:
         self.tags.require_host(host, tags[len(device) :])
         if count:
             self.counters["matched_device_tokens"] += len(device) * size
-            for part in prefixes:
-                self.cached[part].hits += 1
         entries = [self.cached[part] for part in prefixes]
         return Match(prefixes, entries, device, len(host), self.epoch)
 
@@ -334,11 +346,24 @@ class ReferenceCache:
     # -- room -----------------------------------------------------------------------------------
 
     def allocate_refused(self, count: int) -> bool:
-        """Whether allocate has to raise OutOfPages."""
-        return count - self.device_free > self.evictable("device")
+        """Whether allocate has to raise OutOfPages, with nothing changed."""
+        return count - self.device_free > self.evictable("device") + len(self.leaving)
 
-    def allocate(self, count: int, pages: list[int]) -> None:
-        self._evict_for("device", count)
+    def allocate(self, count: int, pages: list[int] | None, waited: bool) -> None:
+        """pages: None where OutOfPages was raised though it need not have been, see below.
+        waited: for saves that it started, and by now all of them are taken in.
+        """
+        spare = int(self.spare * self.device_total)
+        if self.demotes and waited:
+            self._demote_waiting()
+        elif self.demotes:
+            self._demote(max(count + spare - self.device_free - len(self.leaving), 0))
+        else:
+            self._evict_for("device", count)
+        if pages is None:  # they are being saved first, and the caller does not wait
+            require(self.demotes, "allocate: OutOfPages, but there are enough")
+            require(self.device_free < count, "allocate: OutOfPages, but enough are free")
+            return
         require_equal("allocate: pages", sorted(pages), sorted(self.trace.take_allocated("device")))
         require_equal("allocate: how many", len(pages), count)
         for page in pages:
@@ -383,8 +408,93 @@ class ReferenceCache:
                 there = above is not None and getattr(above, tier) is not None
                 require(there, f"a gap before the {tier} page of {prefix}")
 
+    # -- write back -----------------------------------------------------------------------------
+
+    def _demote(self, most: int | None) -> int:
+        """Follow an eviction that saves first; returns how many pages are free or leaving for it.
+
+        Pages with a host copy are free at once. Others are leaving: saved, withheld until that is
+        in. What the host tier has no room for is dropped. most: never more than these.
+        """
+        leaving = len(self.leaving)
+        evictable = self.evictable("device")
+        freed = [p for p in self.trace.peek_freed() if isinstance(self.device_owner.get(p), tuple)]
+        self.trace.drop_freed(freed)
+        was_leaving = [page for page in freed if page in self.leaving]
+        for page in was_leaving:
+            entry = self.cached[self._prefix(page)]
+            require(entry.host is not None, f"page {page} left before its bytes were safe")
+        self.leaving -= set(was_leaving)
+        self._evicted("device", freed)
+        while (copy := self.trace.take_submitted(D2H)) is not None:
+            self._follow_save(copy)
+        self.see_leaving()
+        done = len(freed) - len(was_leaving) + len(self.leaving) + len(was_leaving) - leaving
+        if most is not None:
+            require(done <= min(most, evictable), f"{done} pages demoted, {most} were asked for")
+        return done
+
+    def _demote_waiting(self) -> None:
+        """Follow saves and their acks in turn, until all are in."""
+        while True:
+            ended = next((c for c in self.copies if isinstance(c, Save) and c.copy.ended), None)
+            if ended is not None:
+                lost = ended.copy.host_pages[self._kept(ended) :]
+                if not lost or lost == self.trace.peek_host_freed():
+                    self.copies.remove(ended)
+                    self._ack_save(ended)
+                    continue
+            copy = self.trace.take_submitted(D2H)
+            if copy is None:
+                require(ended is None, "a save that ended is not taken in")
+                break
+            self._follow_save(copy)
+            copy.wait()
+            self.tags.landed(copy)
+        self._demote(None)
+
+    def _prefix(self, page: int) -> Prefix:
+        prefix = self.device_owner.get(page)
+        if not isinstance(prefix, tuple):
+            raise AssertionError(f"device page {page} belongs to {prefix}, not to the tree")
+        return prefix
+
+    def _follow_save(self, copy: Submitted) -> None:
+        """A save that eviction started: a run of a path, nothing missing above it."""
+        prefixes = [self._prefix(page) for page in copy.device_pages]
+        for above, below in itertools.pairwise(prefixes):
+            require_equal("a save runs down one path", below[:-1], above)
+        first = prefixes[0]
+        if len(first) > 2:
+            above_first = self.cached[first[:-1]]
+            safe = above_first.host is not None or above_first.saving is not None
+            require(safe, "a save leaves a gap above", first)
+        self._lock(prefixes[-1])
+        freed = self.trace.take_freed("host")
+        missing = len(prefixes) - self.host_free
+        most = max(missing + int(self.spare * self.host_total), 0)
+        require(missing <= len(freed) <= most, f"{len(freed)} host pages evicted for {missing}")
+        self._evicted("host", freed)
+        self._begin_save(prefixes, copy)
+        self._unlock(prefixes[-1])
+
+    def see_leaving(self) -> None:
+        """Which pages leave is the cache's choice; that they may is the model's business."""
+        self.leaving = self.observed_leaving()
+        for page in self.leaving:
+            prefix = self._prefix(page)
+            entry = self.cached[prefix]
+            require(entry.locks > 0, f"page {page} is leaving, and no save of it in flight")
+        saves = any(isinstance(copy, Save) for copy in self.copies)
+        require(saves or not self.leaving, "pages leave, and no save is in flight")
+
     def evict(self, tier: str, tokens: int, result: int) -> None:
         wanted = -(-tokens // self.size)
+        if tier == "device" and self.demotes:
+            expected = min(wanted, self.evictable("device"))
+            require_equal("evict_device: pages", self._demote(wanted), expected)
+            require_equal("evict_device", result, expected * self.size)
+            return
         freed = self.trace.take_freed(tier) if wanted else []
         require_equal(f"{tier} pages evicted", len(freed), min(wanted, self.evictable(tier)))
         require_equal(f"evict_{tier}", result, len(freed) * self.size)
@@ -546,8 +656,14 @@ class ReferenceCache:
     # -- saves ----------------------------------------------------------------------------------
 
     def _save_path(self, prefix: Prefix) -> None:
-        """write_through: what of the path is on the device and neither saved nor being saved."""
+        """Save what of the path is on the device, neither saved nor being saved, and due: from its
+        write_threshold-th hit on (write_through: from the first).
+        """
+        if self.write_policy == "write_back":
+            return
         prefixes = self.there(prefix)
+        while prefixes and self.cached[prefixes[-1]].hits < self.write_threshold:
+            prefixes.pop()
         first = 0
         while first < len(prefixes):
             entry = self.cached[prefixes[first]]
@@ -625,6 +741,12 @@ class ReferenceCache:
             self.cached[part].locks == 0 and self.cached[part].device is not None
             for part in prefixes
         )
+        if self.demotes and result is None and fresh:
+            self._lock(prefixes[length - 1])
+            self._demote(len(fresh) + int(self.spare * self.device_total))
+            self._unlock(prefixes[length - 1])
+            require(self.device_free < len(fresh), "load_back gave None, enough pages are free")
+            return None
         if len(fresh) > self.device_free + self.evictable("device") - on_path:
             require(result is None, "load_back: no room, the cache gave", result)
             return None
@@ -643,7 +765,10 @@ class ReferenceCache:
         self._lock(prefixes[-1])
         pages, loads = landed + joined_pages, list(joined)
         if fresh:
-            self._evict_for("device", len(fresh))
+            if self.demotes:
+                self._demote(len(fresh) + int(self.spare * self.device_total))
+            else:
+                self._evict_for("device", len(fresh))
             copy = self.trace.take_submitted(H2D)
             assert copy is not None, "load_back copies nothing"
             require_equal("load: host pages", copy.host_pages, [self.cached[p].host for p in fresh])
@@ -702,20 +827,16 @@ class ReferenceCache:
             freed += self._ack_save(copy) if isinstance(copy, Save) else self._ack_load(copy)
             count += 1
         self.trace.expect_device_freed(freed)
+        if self.demotes:
+            self._demote(None)
         return count
 
     def _ack_save(self, save: Save) -> list[int]:
-        kept = 0
-        if not save.copy.fails:
-            for part, page in zip(save.prefixes, save.copy.host_pages, strict=True):
-                entry = self.cached[part]
-                above = self.cached.get(part[:-1])
-                gap = len(part) > 2 and (above is None or above.host is None)
-                if entry.host is not None or gap:
-                    break
-                entry.host = page
-                self.host_owner[page] = part
-                kept += 1
+        kept = self._kept(save)
+        pages = save.copy.host_pages
+        for part, page in zip(save.prefixes[:kept], pages[:kept], strict=True):
+            self.cached[part].host = page
+            self.host_owner[page] = part
         for part in save.prefixes:
             if self.cached[part].saving is save:
                 self.cached[part].saving = None
@@ -729,6 +850,17 @@ class ReferenceCache:
         self.counters["saved_tokens"] += kept * self.size
         self.counters["saved_bytes"] += kept * self.page_bytes
         return []
+
+    def _kept(self, save: Save) -> int:
+        """How many of its pages are host copies from its ack on: no gap, none twice."""
+        kept = 0
+        for part in [] if save.copy.fails else save.prefixes:
+            above = self.cached.get(part[:-1])
+            whole = len(part) == 2 or kept > 0 or (above is not None and above.host is not None)
+            if self.cached[part].host is not None or not whole:
+                break
+            kept += 1
+        return kept
 
     def _ack_load(self, load: Load) -> list[int]:
         load.acked = True
@@ -814,6 +946,7 @@ class ReferenceCache:
         for page in pages:
             del self.device_owner[page]
         self.trace.expect_device_freed(pages)
+        self.leaving = set()
         self.epoch += 1
 
     # -- all of it ------------------------------------------------------------------------------
@@ -821,8 +954,12 @@ class ReferenceCache:
     def verify(self, stats: Any) -> None:
         """Counters are equal, pages by state add up, nothing was done that no call explains."""
         self.trace.require_explained()
+        if self.demotes:
+            self.see_leaving()
         seen = vars(stats)
         for name in EXACT_COUNTERS:
+            if name == "refused_save_tokens" and self.demotes:
+                continue  # which pages were wanted is the cache's choice
             if seen[name] != self.counters[name]:
                 require_equal(f"counter {name}", seen[name], self.counters[name])
         loads = sum(isinstance(copy, Load) for copy in self.copies)

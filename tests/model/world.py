@@ -55,6 +55,9 @@ class World:
             spare=c.spare,
             threshold=c.load_back_pages,
             polled=c.acks == "poll",
+            write_policy=c.write_policy,
+            write_threshold=c.write_threshold,
+            leaving=self.leaving_pages,
             trace=self.trace,
             tags=self.tags,
         )
@@ -90,7 +93,9 @@ class World:
         result = self.cache.match_prefix(
             tokens_of(prefix, rest), extra_key=NAMESPACES[prefix[0]], count=count
         )
-        return result, self.model.match(prefix, count, result)
+        mine = self.model.match(prefix, count, result)
+        self.settle()
+        return result, mine
 
     def stale(self, thing: Match | Lock | Loading) -> bool:
         return thing.epoch != self.model.epoch
@@ -125,13 +130,22 @@ class World:
         self.model.release(mine)
 
     def allocate(self, count: int) -> list[int] | None:
-        errors = {"OutOfPages"} if self.model.allocate_refused(count) else set()
-        pages = self.refused(errors, lambda: self.cache.allocate(count))
-        self.note("allocate", count, pages)
-        if pages is None:
+        if self.model.allocate_refused(count):
+            self.note("allocate", count, "is too much")
+            self.refused({"OutOfPages"}, lambda: self.cache.allocate(count))
             return None
-        self.model.allocate(count, pages.tolist())
-        return list(pages.tolist())
+        try:
+            pages = self.cache.allocate(count).tolist()
+        except hc.OutOfPages:
+            pages = None
+        self.note("allocate", count, pages)
+        waited = self.model.demotes and not self.held("d2h") and not self.model.polled
+        if waited:
+            require(pages is not None, "allocate does not wait for the saves that it needs")
+            while self.cache.poll() + self.trace.wait("d2h"):
+                pass
+        self.model.allocate(count, pages, waited)
+        return pages
 
     def compute(self, page: int, prefix: Prefix, wrong: bool = False) -> None:
         """Write the KV of the last page of ``prefix``; wrong: computed from pages never loaded."""
@@ -185,6 +199,15 @@ class World:
         self.note("evict", tier, tokens, result)
         self.model.evict(tier, tokens, result)
 
+    def leaving_pages(self) -> set[int]:
+        """Device pages that leave once their save is in (write_back)."""
+        return {
+            page
+            for node in self.cache.tree.nodes()
+            if node.leaving
+            for page in node.value[-node.leaving :].tolist()
+        }
+
     def fail_next(self, direction: str, after_pages: int) -> None:
         self.note("fail_next", direction, after_pages)
         testing.fail_next(self.cache, direction, after_pages)
@@ -234,15 +257,16 @@ class World:
             self.open(direction)
         self.wait()
         self.note(kind)
-        if kind == "drain":
+        if kind == "drain" or self.model.demotes:  # else nobody could tell who freed a page
             require(self.cache.drain(SECONDS), "drain did not end")
             self.model.drain()
-        elif kind == "reset":
+            self.trace.require_explained()
+        if kind == "reset":
             self.model.reset(self.cache.reset())
         elif kind == "clear":
             self.cache.clear()
             self.model.clear()
-        else:
+        elif kind == "invalidate":
             self.cache.invalidate()
             self.model.invalidate()
 

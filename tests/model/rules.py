@@ -9,8 +9,8 @@ import inspect
 from collections.abc import Callable
 from random import Random
 
+from contract_values import Prefix, chain, require_equal
 from pool_trace import DIRECTIONS
-from reference_cache import Prefix, chain, require_equal
 from world import World
 
 import hicache_nsa as hc

@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 from configurations import Configuration
-from page_tags import FORMAT, PAGE, PageTags, tag_of
-from pool_trace import DIRECTIONS, SECONDS, Trace
-from reference_cache import (
-    Load,
+from contract_values import (
     Loading,
     Lock,
     Match,
     Prefix,
-    ReferenceCache,
     chain,
     require,
     require_equal,
 )
+from page_tags import FORMAT, PAGE, PageTags, tag_of
+from pool_trace import DIRECTIONS, SECONDS, Trace
+from reference_cache import ReferenceCache
 
 import hicache_nsa as hc
 from hicache_nsa import testing
@@ -274,6 +273,8 @@ class World:
 
     def verify(self) -> None:
         self.cache.check()
+        if self.model.demotes:
+            self.model.see_leaving()
         self.model.verify(self.cache.stats())
         self.tags.verify()
         for load, mine in self.loads:
@@ -338,6 +339,3 @@ class World:
                 for deferred in lock.deferred:
                     pages.update(deferred.own)
         return {part: page for part, page in pages.items() if page in self.model.device_owner}
-
-
-__all__ = ["Load", "World"]

@@ -37,6 +37,7 @@ EXACT_COUNTERS = (
     "refused_save_tokens",
     "joined_loads",
     "declined_loads",
+    "cancelled_loads",
 )
 
 
@@ -189,7 +190,7 @@ class Books:
         for name in EXACT_COUNTERS:
             if name == "refused_save_tokens" and self.demotes:
                 continue  # which pages were wanted is the cache's choice
-            if seen[name] != self.counters[name]:
+            if seen.get(name, 0) != self.counters[name]:
                 require_equal(f"counter {name}", seen[name], self.counters[name])
         loads = sum(isinstance(copy, Load) for copy in self.copies)
         in_flight = (stats.loads_in_flight, stats.saves_in_flight)

@@ -116,6 +116,7 @@ class Inserts(Room):
             if isinstance(owner, Load):
                 loads.add(owner)
                 doomed = doomed or owner.acked
+                owner.inserted_behind = True
                 if lock is not None:
                     owner.users += 1
                     lock.loads.append(owner)

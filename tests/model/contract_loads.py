@@ -96,9 +96,6 @@ class Loads(Inserts):
             return None
         if max_tokens is not None:
             length = min(length, start + max_tokens // self.size)
-            if result is not None:
-                require(result.tokens <= max_tokens, "load_back gave more than max_tokens")
-                length = min(length, start + result.tokens // self.size)
         landed, joined, joined_pages, fresh = [], [], [], []
         for part in prefixes[start:length]:
             entry = self.cached[part]
@@ -112,21 +109,25 @@ class Loads(Inserts):
                     joined.append(entry.loading)
             else:
                 fresh.append(part)
-        count = length - start
-        if count == 0 or count < self.threshold:
-            require(result is None, "load_back: below the threshold, the cache gave", result)
-            return None
         on_path = sum(
             self.cached[part].locks == 0 and self.cached[part].device is not None
             for part in prefixes
         )
+        room = self.device_free + self.evictable("device") - on_path
+        if max_tokens is not None and len(fresh) > room:  # as much as there is room for
+            length -= len(fresh) - room
+            fresh = fresh[:room]
+        count = length - start
+        if count <= 0 or count < self.threshold:
+            require(result is None, "load_back: below the threshold, the cache gave", result)
+            return None
         if self.demotes and result is None and fresh:
             self._lock(prefixes[length - 1])
             self._demote(len(fresh) + int(self.spare * self.device_total))
             self._unlock(prefixes[length - 1])
             require(self.device_free < len(fresh), "load_back gave None, enough pages are free")
             return None
-        if len(fresh) > self.device_free + self.evictable("device") - on_path:
+        if len(fresh) > room:
             require(result is None, "load_back: no room, the cache gave", result)
             return None
         require(result is not None, f"load_back gave None, {count} pages fit")
@@ -171,7 +172,7 @@ class Loads(Inserts):
         self.counters["matched_host_tokens"] += count * self.size
         return Loading(prefixes[-1], pages, loads, self.epoch)
 
-    def release(self, loading: Loading) -> None:
+    def release(self, loading: Loading, cancel: bool = False) -> None:
         if loading.released or loading.epoch != self.epoch:
             loading.released = True
             return
@@ -179,8 +180,21 @@ class Loads(Inserts):
         freed = []
         for load in loading.loads:
             freed += self._drop_user(load)
+        for load in reversed(loading.loads) if cancel else ():
+            self._cancel(load)
         self._unlock(loading.prefix)
         self.trace.expect_device_freed(freed)
+
+    def _cancel(self, load: Load) -> None:
+        """Nobody wants it any more: what it brings is not kept."""
+        below = any(
+            isinstance(copy, Load) and load in copy.above and not copy.failed
+            for copy in self.copies
+        )
+        if not (load.users or load.acked or load.failed or load.inserted_behind or below):
+            load.failed = True
+            self._not_loading(load)
+            self.counters["cancelled_loads"] += 1
 
     def _ack_load(self, load: Load) -> list[int]:
         load.acked = True

@@ -56,6 +56,7 @@ class Load:
     users: int = 0
     acked: bool = False
     failed: bool = False
+    inserted_behind: bool = False
     surplus: list[int] = field(default_factory=list)
     waiting: list[Deferred] = field(default_factory=list)
 

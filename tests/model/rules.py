@@ -68,14 +68,14 @@ def load_back(world: World, rng: Random) -> None:
         found = world.match(prefix, rng.random() < 0.7)
     options = {}
     if rng.random() < 0.3 and "max_tokens" in inspect.signature(hc.HiCache.load_back).parameters:
-        options["max_tokens"] = rng.randrange(8)
+        options["max_tokens"] = rng.randrange(1, 9)
     world.load_back(*found, **options)
 
 
 def release(world: World, rng: Random) -> None:
     if world.loads:
         held = rng.choice(world.loads)
-        world.release(*held)
+        world.release(*held, hasattr(hc.LoadBack, "cancel") and rng.random() < 0.4)
         if rng.random() < 0.2:
             world.trace.require_explained()
             world.release(*held)

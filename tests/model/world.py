@@ -123,10 +123,13 @@ class World:
         if loading is not None:
             self.loads.append((load, loading))
 
-    def release(self, load: hc.LoadBack, mine: Loading) -> None:
-        self.note("release", mine.prefix)
-        load.release()
-        self.model.release(mine)
+    def release(self, load: hc.LoadBack, mine: Loading, cancel: bool = False) -> None:
+        self.note("cancel" if cancel else "release", mine.prefix)
+        if cancel:
+            load.cancel()
+        else:
+            load.release()
+        self.model.release(mine, cancel)
 
     def allocate(self, count: int) -> list[int] | None:
         if self.model.allocate_refused(count):

@@ -30,10 +30,10 @@ class Saves(Books):
         if not wanted:
             return
         self._lock(prefixes[-1])  # what is on the path makes no room for the path
-        copy = self.trace.take_submitted(D2H)
+        room = min(len(wanted), self.host_free + self.evictable("host"))
+        copy = self.trace.take_submitted(D2H) if room else None
         count = 0 if copy is None else len(copy.device_pages)
-        room = self.host_free + self.evictable("host")
-        require_equal("pages that an insert saves", count, min(len(wanted), room))
+        require_equal("pages that are saved", count, room)
         self.counters["refused_save_tokens"] += (len(wanted) - count) * self.size
         if copy is not None:
             self._evict_for("host", count)

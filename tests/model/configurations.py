@@ -75,7 +75,7 @@ def policies() -> list[tuple[str, str]]:
 
 
 def configuration(rng: random.Random, **fixed: Any) -> Configuration:
-    """One of all of them; ``fixed``: fields that are given."""
+    """One of all of them; ``fixed``: fields that are given. low_water is for write_back only."""
     write_policy, eviction_policy = rng.choice(policies())
     device_pages, host_pages = rng.choice(POOLS)
     found = Configuration(

@@ -21,8 +21,13 @@ from contract_values import CallerPage, Save, require, require_equal
 class ReferenceCache(Loads):
     """See the module: here is what takes in copies, and what flushes."""
 
-    def poll(self, limit: int | None = None) -> int:
-        """Take in finished copies, in the order that the contract fixes; returns how many."""
+    def poll(self, limit: int | None = None, low_water: int | None = None) -> int:
+        """Take in finished copies, in the order that the contract fixes; returns how many.
+
+        low_water: device pages that a ``poll()`` keeps free, unless it takes in a failed save.
+            None: another call took copies in.
+        """
+        failed = self.counters["failed_saves"]
         count = 0
         last = len(self.copies)
         known = self.copies[:last]
@@ -43,8 +48,16 @@ class ReferenceCache(Loads):
             freed += self._ack_save(copy) if isinstance(copy, Save) else self._ack_load(copy)
             count += 1
         self.trace.expect_device_freed(freed)
+        if self.counters["failed_saves"] > failed:
+            low_water = None
         if self.demotes:
+            before = self.device_free + len(self.leaving)
             self._demote(None)
+            after = self.device_free + len(self.leaving)
+            most = max(before, low_water or 0)
+            require(after <= most, f"poll: {after} pages are free or leaving, not {most} at most")
+            if low_water is not None and self.evictable("device"):
+                require(after >= low_water, f"poll: {after} pages are or get free, not {low_water}")
         return count
 
     def wait(self, held: Callable[[str], bool]) -> None:

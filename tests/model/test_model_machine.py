@@ -42,7 +42,7 @@ for _function in rules.RULES:
 
 TestModelMachine = ModelMachine.TestCase
 TestModelMachine.settings = settings(
-    max_examples=40,
+    max_examples=100,
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -60,6 +60,7 @@ class World:
             trace=self.trace,
             tags=self.tags,
         )
+        self._low_water = int(c.low_water * (c.device_pages - len(c.reserved)))
         self.matches: list[tuple[hc.PrefixMatch, Match]] = []
         self.locks: list[tuple[hc.LockHandle, Lock]] = []
         self.loads: list[tuple[hc.LoadBack, Loading]] = []
@@ -239,7 +240,7 @@ class World:
     def poll(self, limit: int | None = None) -> int:
         count = self.cache.poll(limit)
         self.note("poll", limit, count)
-        require_equal("poll", count, self.model.poll(limit))
+        require_equal("poll", count, self.model.poll(limit, self._low_water))
         return count
 
     def settle(self) -> None:

@@ -12,7 +12,13 @@ from hicache_nsa.cache.state import CacheState
 from hicache_nsa.tree import Node, RadixTree
 
 
-def take_in(state: CacheState, *, limit: int | None = None, in_order: bool = False) -> int:
+def take_in(
+    state: CacheState,
+    *,
+    limit: int | None = None,
+    in_order: bool = False,
+    sound: int | None = None,
+) -> int:
     """Take in finished copies, each direction in the order of submission; returns how many.
 
     in_order: one order over both directions, so that the same number taken in means the same
@@ -29,19 +35,23 @@ def take_in(state: CacheState, *, limit: int | None = None, in_order: bool = Fal
             else:
                 load = None
         if load is not None and load.ticket.done():
+            load.failed_elsewhere = count == sound
             finish_load(state, state.loads.popleft())
         elif save is not None and save.ticket.done():
+            save.failed_elsewhere = count == sound
             finish_save(state, state.saves.popleft())
         else:
             break
         count += 1
+        if sound is not None and count > sound:
+            break
     return count
 
 
 def finish_save(state: CacheState, save: Save) -> None:
     """Publish the host copies of a save, or give its host pages back."""
     tree = state.tree
-    failed = save.ticket.error is not None
+    failed = save.error is not None
     published = 0
     for node in save.nodes():
         if node.save is save:
@@ -73,7 +83,7 @@ def _complete(tree: RadixTree, node: Node, page_size: int) -> bool:
 def finish_load(state: CacheState, load: Load) -> None:
     """Publish the device pages of a load, or make its nodes what they were."""
     load.acked = True
-    if load.ticket.error is not None:
+    if load.error is not None:
         state.counters.failed_loads += 1
         load.failed = True
         _orphan(state, load)

@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 
 
 class Copy:
-    """Positions ``start .. end - 1`` of the path down to ``node``, page by page."""
+    """Positions ``start .. end - 1`` of the path down to ``node``, page by page.
+
+    failed_elsewhere: another rank's copy failed, and so has this one, whatever its bytes are.
+    """
 
     __slots__ = (
         "device_pages",
         "end",
+        "failed_elsewhere",
         "host_pages",
         "node",
         "number",
@@ -53,6 +57,14 @@ class Copy:
         self.device_pages = device_pages
         self.host_pages = host_pages
         self.page_size = page_size
+        self.failed_elsewhere = False
+
+    @property
+    def error(self) -> str | None:
+        """Why the copy failed, here or on another rank; None while in flight or all went well."""
+        if self.ticket.error is None and self.failed_elsewhere:
+            return "this copy failed on another rank"
+        return self.ticket.error
 
     def nodes(self) -> list[Node]:
         """The nodes of the range as they are now, from the top."""

@@ -98,6 +98,7 @@ def _put_into_tree(
     state.ledger.cache(given[plan.taken])
     node = tree.cut(prefix.path[-1], end) if prefix.path else None
     path = [] if node is None else node.path()
+    tree.touch(path, hit=False, priority=insertion.priority)  # before it is queued by its key
     for shared in path:
         have = shared.start + tree.device.count(shared) * size
         stop = min(shared.end, limit)
@@ -106,14 +107,9 @@ def _put_into_tree(
             tree.set_device(shared, np.concatenate([shared.device_pages, more]))
     if end < limit:
         parent = node or tree.root(insertion.namespace)
-        node = tree.add(parent, insertion.tokens.slice(end, limit))
+        node = tree.add(parent, insertion.tokens.slice(end, limit), insertion.priority)
         path.append(node)
         tree.set_device(node, given[end // size : plan.upto].copy())
-    if node is None:
-        return None
-    tree.touch(path, hit=False)
-    for used in path:
-        used.priority = max(used.priority, insertion.priority)
     save_due(state, path)
     return node
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hicache_nsa.errors import require, require_equal
 from hicache_nsa.tree.node import Node
@@ -65,9 +65,38 @@ def _check_tier(tier: Tier, nodes: list[Node], page_size: int) -> None:
             pages = len(node.key) // page_size
             name = "{}: {} pages above a child that is there"
             require_equal(name, count, pages, node, tier.name)
-        if node.lock_ref == 0 and tier.is_leaf(node):
-            queued = tier.is_queued(node)
-            require(queued, "{}: {} leaf is not queued for eviction", node, tier.name)
     require_equal("{} cached pages", tier.cached, cached, tier.name)
     require_equal("{} locked pages", tier.locked, locked, tier.name)
     require_equal("{} leaving pages", tier.leaving, leaving, tier.name)
+    _check_queue(tier, nodes)
+
+
+def _check_queue(tier: Tier, nodes: list[Node]) -> None:
+    """Every unlocked leaf has one live entry, never behind its key, and not much else is there."""
+    queued: dict[Node, Any] = {}
+    stale = 0
+    name = tier.name
+    for key, _, number, node in tier.entries():
+        if number != tier.entry(node):
+            stale += 1
+            continue
+        require(node not in queued, "{}: {} queue has it twice", node, name)
+        require(tier.count(node) > 0, "{}: {} queue has it without pages there", node, name)
+        queued[node] = key
+    live = len(queued)
+    require_equal("{} queue: stale entries", tier.stale_entries, stale, name)
+    require_equal("{} queue: live entries", tier.live_entries, live, name)
+    require(stale <= live, "{} queue: {} stale entries, {} live", name, stale, live)
+    known = 0
+    for node in nodes:
+        if node not in queued:
+            require_equal("{}: number of no entry of the {}", tier.entry(node), 0, node, name)
+            evictable = node.lock_ref == 0 and tier.is_leaf(node)
+            require(not evictable, "{}: {} leaf is not queued for eviction", node, name)
+            continue
+        known += 1
+        key, now = queued[node], tier.policy.key(node)
+        behind = now < key or (tier.policy.may_fall and key < now)
+        require(not behind, "{}: {} queue has it by {}, its key is {}", node, name, key, now)
+    require_equal("{} queue: nodes of the tree", known, live, name)
+    tier.check_queue()

@@ -21,6 +21,7 @@ from hicache_nsa._core import TokenSpan
 from hicache_nsa.formats.checks import positive_int
 from hicache_nsa.tokens import NO_PAGES, PageIds, concat_pages
 from hicache_nsa.tree.check import check_tree
+from hicache_nsa.tree.eviction import EvictionPolicy, eviction_policy_of
 from hicache_nsa.tree.node import Node, Root
 from hicache_nsa.tree.tier import DeviceTier, Tier
 
@@ -58,16 +59,18 @@ def _share(copy: _Range | None, position: int) -> tuple[_Range | None, _Range | 
 class RadixTree:
     """See the module. Not thread-safe; ``HiCache`` holds its lock.
 
-    page_size: tokens a page.
+    page_size: tokens a page. eviction_policy: a name or an ``EvictionPolicy``, for both tiers.
     roots: one root a namespace (``tokens.namespace``); a namespace without nodes has none.
     """
 
-    def __init__(self, page_size: int) -> None:
+    def __init__(self, page_size: int, eviction_policy: str | EvictionPolicy = "lru") -> None:
         self.page_size = positive_int(page_size, "page_size")
+        policy = eviction_policy_of(eviction_policy)
         self.roots: dict[bytes, Root] = {}
-        self.device = DeviceTier()
-        self.host = Tier("host", "host_value", "host_children", "host_queued")
+        self.device = DeviceTier(policy)
+        self.host = Tier("host", "host_value", "host_children", "host_entry", policy)
         self.clock = 0
+        self._keys_may_fall = policy.may_fall
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -116,10 +119,13 @@ class RadixTree:
             root = self.roots[namespace] = Root(namespace)
         return root
 
-    def add(self, parent: Node, key: TokenSpan) -> Node:
-        """A new leaf below ``parent``, with no pages yet and hit 1. ``key`` is copied."""
+    def add(self, parent: Node, key: TokenSpan, priority: int = 0) -> Node:
+        """A new leaf below ``parent``, used now, with no pages yet and hit 1. ``key`` is copied."""
         node = Node(key.copy(), parent, parent.end)
+        self.clock += 1
+        node.created = node.last_access = self.clock
         node.hits = 1
+        node.priority = priority
         parent.attach(node, self.page_size)
         return node
 
@@ -132,8 +138,8 @@ class RadixTree:
         at = position - node.start
         upper = Node(node.key.slice(0, at).copy(), node.parent, node.start)
         upper.lock_ref = node.lock_ref
-        upper.last_access, upper.hits = node.last_access, node.hits
-        upper.priority = node.priority
+        upper.created, upper.last_access = node.created, node.last_access
+        upper.hits, upper.priority = node.hits, node.priority
         upper.load, node.load = _share(node.load, position)
         upper.save, node.save = _share(node.save, position)
         assert node.parent is not None, "a root is never split"
@@ -154,13 +160,19 @@ class RadixTree:
             return node
         return self.split(node, position)
 
-    def touch(self, path: list[Node], *, hit: bool) -> None:
-        """Mark the nodes as used now; ``hit`` also counts a hit."""
-        self.clock += 1
+    def touch(self, path: list[Node], *, hit: bool, priority: int | None = None) -> None:
+        """Mark the nodes as used now; ``hit`` also counts a hit, ``priority`` raises theirs."""
+        self.clock = now = self.clock + 1
         for node in path:
-            node.last_access = self.clock
+            node.last_access = now
             if hit:
                 node.hits += 1
+            if priority is not None and priority > node.priority:
+                node.priority = priority
+        if self._keys_may_fall:
+            for node in path:
+                self.device.queue_anew(node)
+                self.host.queue_anew(node)
 
     # -- locks --------------------------------------------------------------------------------
 
@@ -200,11 +212,17 @@ class RadixTree:
         while num_pages > 0 and (node := tier.pop_victim()) is not None:
             pages = tier.pages(node)
             assert pages is not None
-            keep = max(len(pages) - num_pages, 0)
-            taken.append(pages[keep:])
-            num_pages -= len(pages) - keep
-            tier.set_pages(node, pages[:keep].copy())
+            keep = len(pages) - num_pages
+            if keep > 0:
+                taken.append(pages[keep:])
+                tier.set_pages(node, pages[:keep].copy())
+            else:
+                taken.append(pages)
+                tier.set_pages(node, None)
+            num_pages -= len(taken[-1])
             dropped += self.trim(node)
+        if len(taken) == 1:
+            return Eviction(taken[0], dropped)
         return Eviction(np.concatenate(taken) if taken else NO_PAGES, dropped)
 
     def demote(self, num_pages: int) -> Demotion:

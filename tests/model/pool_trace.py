@@ -45,6 +45,8 @@ class Trace:
         self._device_allocated: list[int] = []
         self._host: list[tuple[str, list[int]]] = []
         self._submitted: list[Submitted] = []
+        self._late_device: set[int] = set()
+        self._late_host: set[int] = set()
         self.failures: dict[str, int] = dict.fromkeys(DIRECTIONS, 0)
         self._watch_device(cache.device_pool)
         self._watch_host(cache.host_pool)
@@ -61,7 +63,7 @@ class Trace:
 
         def watched_free(pages: Any) -> None:
             free(pages)
-            self._device_freed += pages.tolist()
+            self._device_freed += _but(pages, self._late_device)
 
         pool.allocate, pool.free = watched_allocate, watched_free  # type: ignore[method-assign]
 
@@ -77,8 +79,8 @@ class Trace:
 
         def watched_free(pages: Any) -> None:
             free(pages)
-            if len(pages):
-                self._host.append(("freed", pages.tolist()))
+            if rest := _but(pages, self._late_host):
+                self._host.append(("freed", rest))
 
         pool.allocate, pool.free = watched_allocate, watched_free  # type: ignore[method-assign]
 
@@ -153,6 +155,17 @@ class Trace:
         """The call had to free these; compared by ``require_explained``."""
         self._device_expected += pages
 
+    def expect_freed_later(self, device: list[int], host: list[int]) -> None:
+        """These have come free, or will in some call before anybody gets them."""
+        self._late_device.update(device)
+        self._late_host.update(host)
+        self._device_freed = _but(self._device_freed, self._late_device)
+        waiting, self._host = self._host, []
+        for kind, pages in waiting:
+            rest = _but(pages, self._late_host) if kind == "freed" else pages
+            if rest:
+                self._host.append((kind, rest))
+
     def require_explained(self) -> None:
         """Nothing is left that no ``take`` or ``expect`` accounts for."""
         if not (
@@ -168,3 +181,10 @@ class Trace:
         self._device_freed, self._device_expected = [], []
         rest = (self._device_allocated, self._host, self._submitted)
         assert not any(rest), f"no call explains: allocated, host pages, copies: {rest}"
+
+
+def _but(pages: Any, late: set[int]) -> list[int]:
+    """``pages`` without those that were expected; each of them is expected once."""
+    rest = [page for page in map(int, pages) if page not in late]
+    late.difference_update(map(int, pages))
+    return rest

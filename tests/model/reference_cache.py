@@ -88,21 +88,37 @@ class ReferenceCache(Loads):
 
     def clear(self) -> None:
         self.drain()
-        for prefix in list(self.cached):
-            self._forget(prefix)
         host = self.trace.take_all_host_freed()
         require_equal("clear: host pages freed", sorted(host), sorted(self.host_owner))
-        self.host_owner.clear()
+        self._forget_all()
         self._free_all_but_callers()
 
     def invalidate(self) -> None:
-        self.clear()
+        """As ``clear``, but the pages need not be free before somebody wants them. No copy may be
+        in flight.
+        """
+        self.trace.expect_freed_later(self._not_callers(), list(self.host_owner))
+        self._forget_all()
+        for page in self._not_callers():
+            del self.device_owner[page]
+        self._begin_epoch()
         self.version += 1
 
+    def _forget_all(self) -> None:
+        for prefix in list(self.cached):
+            self._forget(prefix)
+        self.host_owner.clear()
+
+    def _not_callers(self) -> list[int]:
+        return [p for p, o in self.device_owner.items() if not isinstance(o, CallerPage)]
+
     def _free_all_but_callers(self) -> None:
-        pages = [p for p, o in self.device_owner.items() if not isinstance(o, CallerPage)]
+        pages = self._not_callers()
         for page in pages:
             del self.device_owner[page]
         self.trace.expect_device_freed(pages)
+        self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
         self.leaving = set()
         self.epoch += 1

@@ -260,7 +260,9 @@ class World:
             self.open(direction)
         self.wait()
         self.note(kind)
-        if kind == "drain" or self.model.demotes:  # else nobody could tell who freed a page
+        # Pages that are saved before they leave, or freed some time after, would be told apart from
+        # those of the flush by nobody: copies end first.
+        if kind in ("drain", "invalidate") or self.model.demotes:
             require(self.cache.drain(SECONDS), "drain did not end")
             self.model.drain()
             self.trace.require_explained()

@@ -15,15 +15,16 @@ from hicache_nsa.cache.ledger import Ledger
 from hicache_nsa.plan import Prefix
 from hicache_nsa.tokens import NO_PAGES, PageIds
 from hicache_nsa.transfer import Ticket
-from hicache_nsa.tree import Node
+from hicache_nsa.tree import Node, RadixTree
 
 if TYPE_CHECKING:
     from hicache_nsa.cache.deferred import DeferredInsert
 
 
 class Copy:
-    """Positions ``start .. end - 1`` of the path down to ``node``, page by page.
+    """Positions ``start .. end - 1`` of the path down to ``node`` of ``tree``, page by page.
 
+    Once ``invalidate`` has set that tree aside the copy is *void*: it ends, nothing is published.
     failed_elsewhere: another rank's copy failed, and so has this one, whatever its bytes are.
     """
 
@@ -37,12 +38,14 @@ class Copy:
         "page_size",
         "start",
         "ticket",
+        "tree",
     )
 
     def __init__(
         self,
         number: int,
         ticket: Ticket,
+        tree: RadixTree,
         node: Node,
         start: int,
         device_pages: PageIds,
@@ -51,6 +54,7 @@ class Copy:
     ) -> None:
         self.number = number
         self.ticket = ticket
+        self.tree = tree
         self.node = node
         self.start = start
         self.end = start + len(device_pages) * page_size
@@ -108,6 +112,7 @@ class Load(Copy):
         self,
         number: int,
         ticket: Ticket,
+        tree: RadixTree,
         node: Node,
         start: int,
         device_pages: PageIds,
@@ -115,7 +120,7 @@ class Load(Copy):
         page_size: int,
         above: tuple[Load, ...],
     ) -> None:
-        super().__init__(number, ticket, node, start, device_pages, host_pages, page_size)
+        super().__init__(number, ticket, tree, node, start, device_pages, host_pages, page_size)
         self.above = above
         self.users = 0
         self.acked = False

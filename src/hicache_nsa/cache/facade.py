@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hicache_nsa.cache import audit, flushing, reclaim
-from hicache_nsa.cache.allocating import allocate_device_pages, out_of_pages_yet, saves_would_help
+from hicache_nsa.cache.allocating import allocate_device_pages, copy_to_await, out_of_pages_yet
 from hicache_nsa.cache.demoting import evict_device_pages
 from hicache_nsa.cache.flushing import ResetReport
 from hicache_nsa.cache.guard import Guard, atomic
@@ -61,7 +61,7 @@ class HiCache(CachePolling):
     spare: share of the pages (0 to 0.5) that eviction leaves free, for longer runs; default 0.
     stream: stands in where a call's own ``stream`` is None.
     acks: ``auto`` takes in finished copies in any call, ``poll`` only in ``poll()`` and in calls
-        that wait for all of them (drain, reset, clear, invalidate, close).
+        that wait for all of them (drain, reset, clear, close).
 
     Raises:
         ValueError, TypeError: an argument that doesn't fit, before any memory is made.
@@ -164,9 +164,10 @@ class HiCache(CachePolling):
         """``num_pages`` device pages for the caller, int64, neighbours where possible.
 
         Evicts what is missing (and ``spare`` pages) and no more. Where that is not enough because
-        pages are still being saved, waits for those saves (not with ``acks="poll"``), with the
-        lock and the GIL released, as long as one ends every SAVE_WAIT_SECONDS. Under ``write_back``
-        the saves start here; once two have failed, pages are dropped without.
+        pages are still being saved, or loaded for a tree that ``invalidate`` gave up, waits for
+        those copies (not with ``acks="poll"``), with the lock and the GIL released, as long as one
+        ends every SAVE_WAIT_SECONDS. Under ``write_back`` the saves start here; once two have
+        failed, pages are dropped without.
 
         Raises:
             OutOfPages: not enough even so, with the numbers; nothing changed (under ``write_back``
@@ -298,12 +299,18 @@ class HiCache(CachePolling):
         """Empty both tiers. Pages that callers own stay theirs."""
         self._when_idle(flushing.clear)
 
+    @atomic
     def invalidate(self) -> None:
-        """The weights changed: ``clear()``, and no page computed before can come back.
+        """The weights changed: both tiers empty, and no page computed before can come back.
 
-        Pages allocated before can only be freed; ``insert`` of one raises ``StaleHandleError``.
+        Locks are void, handles and matches stale. Pages that callers own stay theirs and can only
+        be freed; ``insert`` of one raises ``StaleHandleError``.
+        Waits for nothing, and takes as long for any number of cached pages. What was cached counts
+        as evictable and is freed bit by bit: in ``poll``, where pages are needed, and all of it in
+        ``stats``, ``drain``, ``reset`` and ``clear``. Copies in flight end without effect; their
+        pages are free from their ack on.
         """
-        self._when_idle(flushing.invalidate)
+        flushing.invalidate(self._state, self._state.fence(None))
 
     # -- looking at it --------------------------------------------------------------------------
 
@@ -337,20 +344,21 @@ class HiCache(CachePolling):
 
     @atomic
     def _allocate(self, num_pages: int, may_wait: bool, failed: int) -> PageIds | Ticket:
-        """The pages, or the oldest of the saves that stand in their way.
+        """The pages, or the oldest of the copies that stand in their way.
 
         failed: saves that had failed when the caller came; after one more it is tried once more.
         """
         self._take_in()
         state = self._state
         save = state.counters.failed_saves <= failed + 1
-        waits = may_wait and not self._polled and not self.engine.held(D2H)
-        if waits and saves_would_help(state, num_pages):
-            return state.saves[0].ticket
+        waits = may_wait and not self._polled
+        copy = copy_to_await(state, num_pages) if waits else None
+        if copy is not None:
+            return copy.ticket
         pages = allocate_device_pages(state, num_pages, save=save)
         if pages is not None:
             return pages
-        if waits:
+        if waits and not self.engine.held(D2H):
             return state.saves[0].ticket
         raise out_of_pages_yet(state, num_pages)
 

@@ -9,6 +9,7 @@ import numpy as np
 from hicache_nsa.cache.deferred import DeferredInsert, defer, drop_deferred, keep_or_free
 from hicache_nsa.cache.handles import LockHandle
 from hicache_nsa.cache.insertion import Insertion
+from hicache_nsa.cache.retired import refuse_retired
 from hicache_nsa.cache.saving import save_due
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.errors import StaleHandleError
@@ -44,6 +45,7 @@ def insert_pages(state: CacheState, insertion: Insertion, lock: bool) -> InsertR
     Raises:
         ValueError, StaleHandleError: a page can't be inserted; nothing changed.
     """
+    refuse_retired(state, insertion.pages)
     prefix = _find(state, insertion)
     plan = plan_insert(prefix, insertion.pages, state.ledger, state.page_size)
     _require_current(state, insertion.pages)

@@ -12,6 +12,7 @@ from hicache_nsa.cache.acks import take_in
 from hicache_nsa.cache.agreement import Ready, require_agreed
 from hicache_nsa.cache.demoting import keep_low_water
 from hicache_nsa.cache.guard import atomic
+from hicache_nsa.cache.retired import reclaim, reclaim_all
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.cache.view import CacheView
 from hicache_nsa.errors import HiCacheError
@@ -30,9 +31,9 @@ class CachePolling(CacheView):
     def poll(self, limit: int | None = None, *, sound: int | None = None) -> int:
         """Take in finished copies (at most ``limit``): publish, unlock, report. Returns how many.
 
-        With ``acks="poll"`` in the order of submission over both directions. Under ``write_back``
-        pages are then demoted until ``low_water`` of the device will be free; not in a call that
-        takes in a failed save.
+        With ``acks="poll"`` in the order of submission over both directions. Also frees some of the
+        pages that an ``invalidate`` left behind. Under ``write_back`` pages are then demoted until
+        ``low_water`` of the device will be free; not in a call that takes in a failed save.
         sound: for ranks, which agree on both numbers (``ready()``): so many copies ended well on
             all of them. If that is less than ``limit``, the copy behind those failed on some rank:
             it is taken in as failed, as the last one of this call.
@@ -47,6 +48,7 @@ class CachePolling(CacheView):
             require_agreed(self._state, bound, count_of(sound, "sound"))
         failed = self._state.counters.failed_saves
         count = take_in(self._state, limit=bound, in_order=self._polled, sound=sound)
+        reclaim(self._state)
         if self._state.counters.failed_saves == failed:
             keep_low_water(self._state)
         return count
@@ -55,12 +57,14 @@ class CachePolling(CacheView):
         """Wait until no copy is in flight and all are in; False after ``timeout`` seconds.
 
         Each as it ended here: several ranks call ``ranks.drain_together``, also before a flush.
+        Then nothing of what an ``invalidate`` left behind is left either.
         """
         seconds = seconds_of(timeout)
         limit = None if seconds is None else time.monotonic() + seconds
         while True:
             ticket = self._oldest_ticket()
             if ticket is None:
+                self._reclaim_all()
                 return True
             left = None if limit is None else max(limit - time.monotonic(), 0.0)
             if not ticket.wait_end(left):
@@ -95,6 +99,10 @@ class CachePolling(CacheView):
                 if ticket is None:
                     return action(self._state, self._state.fence(None))
             ticket.wait_end()
+
+    @atomic
+    def _reclaim_all(self) -> None:
+        reclaim_all(self._state)
 
     def _take_in(self) -> None:
         if not self._polled and (self._state.loads or self._state.saves):

@@ -21,6 +21,7 @@ def check_tree(tree: RadixTree) -> None:
     nodes = list(tree.nodes())
     for node in nodes:
         _check_node(tree, node)
+    require_equal("tokens of the tree", tree.tokens, sum(len(node.key) for node in nodes))
     for tier in (tree.device, tree.host):
         _check_tier(tier, nodes, tree.page_size)
 

@@ -57,6 +57,16 @@ class MinQueue(Generic[Entry]):
         self._heap = list(filter(wanted, self._heap))
         heapq.heapify(self._heap)
 
+    def shrink(self, entries: int) -> int:
+        """Drop up to ``entries`` entries, whichever; returns how many."""
+        before = len(self)
+        for _ in range(min(entries, len(self._run))):
+            self._run.pop()
+        left = entries - (before - len(self))
+        if left > 0:
+            del self._heap[-left:]
+        return before - len(self)
+
     def clear(self) -> None:
         """Drop all entries."""
         self._run.clear()

@@ -61,6 +61,7 @@ class RadixTree:
 
     page_size: tokens a page. eviction_policy: a name or an ``EvictionPolicy``, for both tiers.
     roots: one root a namespace (``tokens.namespace``); a namespace without nodes has none.
+    tokens: in all nodes, each once, whichever tiers have them.
     """
 
     def __init__(self, page_size: int, eviction_policy: str | EvictionPolicy = "lru") -> None:
@@ -70,7 +71,12 @@ class RadixTree:
         self.device = DeviceTier(policy)
         self.host = Tier("host", "host_value", "host_children", "host_entry", policy)
         self.clock = 0
+        self.tokens = 0
         self._keys_may_fall = policy.may_fall
+
+    def successor(self) -> RadixTree:
+        """An empty tree with the same settings."""
+        return RadixTree(self.page_size, self.device.policy)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -127,6 +133,7 @@ class RadixTree:
         node.hits = 1
         node.priority = priority
         parent.attach(node, self.page_size)
+        self.tokens += len(key)
         return node
 
     def split(self, node: Node, position: int) -> Node:
@@ -254,6 +261,7 @@ class RadixTree:
         dropped = len(node.key) - keep
         if dropped == 0:
             return 0
+        self.tokens -= dropped
         if keep == 0:
             self.remove(node)
             return dropped

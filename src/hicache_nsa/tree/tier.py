@@ -165,6 +165,13 @@ class Tier:
             return node
         return None
 
+    def shrink(self, entries: int) -> int:
+        """Let go of up to ``entries`` places in the queue, whichever; returns how many.
+
+        For a tree that is given up bit by bit: to drop a million of them at once takes long.
+        """
+        return self._queue.shrink(entries)
+
     def clear(self) -> None:
         """Nothing cached, nothing locked, nothing queued (the nodes are gone or reset)."""
         for _, _, _, node in self._queue:

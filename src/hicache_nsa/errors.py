@@ -29,15 +29,19 @@ class StaleHandleError(HiCacheError):
     """A match, handle, load or page from before a flush or a change of weights was used."""
 
 
-def require(condition: bool, message: str) -> None:
-    """Raise ``InvariantError(message)`` unless ``condition`` holds."""
+def require(condition: bool, message: str, *subjects: object) -> None:
+    """Raise ``InvariantError(message)`` unless ``condition`` holds.
+
+    ``{}`` in the message stands for the subjects, which are written out only then.
+    """
     if not condition:
-        raise InvariantError(message)
+        raise InvariantError(message.format(*subjects) if subjects else message)
 
 
-def require_equal(name: str, left: object, right: object) -> None:
-    """Raise ``InvariantError`` that shows both sides unless ``left == right``."""
+def require_equal(name: str, left: object, right: object, *subjects: object) -> None:
+    """Raise ``InvariantError`` that shows both sides unless ``left == right``. See ``require``."""
     if left != right:
+        name = name.format(*subjects) if subjects else name
         raise InvariantError(f"{name}: {left!r} != {right!r}")
 
 

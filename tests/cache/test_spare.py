@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from engine import Engine
 
 import hicache_nsa as hc
 
@@ -67,14 +66,6 @@ def test_a_pool_of_few_pages_has_none_to_spare() -> None:
 def test_a_share_that_cannot_be_is_named(spare: float) -> None:
     with pytest.raises(ValueError, match=rf"spare={spare} must be between 0 and 0\.5"):
         hc.HiCache(FORMAT, device_pages=4, host_pages=4, spare=spare)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_random_work_with_spare_pages(seed: int) -> None:
-    engine = Engine(seed, device_pages=24, host_pages=24, spare=0.2)
-    for _ in range(400):
-        engine.step()
-    engine.end()
 
 
 def test_stats_show_how_fragmented_the_free_pages_are() -> None:

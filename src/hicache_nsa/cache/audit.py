@@ -70,7 +70,7 @@ def check(state: CacheState) -> None:
     nodes = list(state.tree.nodes())
     retired_device, retired_host = _retired_pages(state)
     state.ledger.check((node.device_pages for node in nodes), retired_device)
-    _check_host(state, retired_host)
+    _check_host(state, nodes, retired_host)
     for name, tier in (("device", device_stats(state)), ("host", host_stats(state))):
         parts = tier.free_pages + tier.evictable_pages + tier.locked_pages + tier.owned_pages
         require_equal(f"{name} pages by state and in total", parts, tier.total_pages)
@@ -79,9 +79,9 @@ def check(state: CacheState) -> None:
         _check_copy(state, copy)
     loads, saves = set(state.loads), set(state.saves)
     for node in nodes:
-        require(node.load is None or node.load in loads, f"{node} names a load that is over")
-        require(node.load is None or not node.load.failed, f"{node} names a load that is void")
-        require(node.save is None or node.save in saves, f"{node} names a save that is over")
+        require(node.load is None or node.load in loads, "{} names a load that is over", node)
+        require(node.load is None or not node.load.failed, "{} names a load that is void", node)
+        require(node.save is None or node.save in saves, "{} names a save that is over", node)
 
 
 def _retired_pages(state: CacheState) -> tuple[PageIds, PageIds]:
@@ -97,11 +97,10 @@ def _retired_pages(state: CacheState) -> tuple[PageIds, PageIds]:
     return concat_pages(device), concat_pages(host)
 
 
-def _check_host(state: CacheState, retired: PageIds) -> None:
+def _check_host(state: CacheState, nodes: list[Node], retired: PageIds) -> None:
     filling = [save.host_pages for save in state.saves]
-    cached = [node.host_pages for node in state.tree.nodes()]
-    used = concat_pages([*filling, *cached, retired])
-    require_equal("host pages in use, each once", len(np.unique(used)), len(used))
+    used = concat_pages([*filling, *(node.host_pages for node in nodes), retired])
+    require_equal("host pages in use, each once", np.count_nonzero(np.bincount(used)), len(used))
     require_equal("host pages being filled", state.filling, sum(map(len, filling)))
     require_equal("host pages in use", len(used), state.host.total_pages - state.host.free_pages)
 
@@ -109,8 +108,8 @@ def _check_host(state: CacheState, retired: PageIds) -> None:
 def _check_pins(state: CacheState, nodes: list[Node]) -> None:
     pinned = Counter(node for pin in state.pins.held(state.epoch) for node in _path(pin._node))
     for node in nodes:
-        require_equal(f"pins of {node}", node.pin_ref, pinned[node])
-        require(node.lock_ref >= node.pin_ref, f"{node}: lock_ref < {node.pin_ref} pins")
+        require_equal("pins of {}", node.pin_ref, pinned[node], node)
+        require(node.lock_ref >= node.pin_ref, "{}: lock_ref < {} pins", node, node.pin_ref)
     for tier in (state.tree.device, state.tree.host):
         pages = sum(tier.count(node) for node in pinned)
         require_equal(f"{tier.name} pages under pins, each once", tier.pinned, pages)
@@ -122,10 +121,11 @@ def _path(node: Node | None) -> list[Node]:
 
 def _check_copy(state: CacheState, copy: Copy) -> None:
     if copy.tree is not state.tree:
-        require(copy.tree in state.retired, f"a copy in flight at {copy.node} lost its tree")
+        require(copy.tree in state.retired, "a copy in flight at {} lost its tree", copy.node)
         return
-    require(not copy.node.removed, f"a copy in flight lost its node {copy.node}")
-    for node in copy.nodes():
-        require(node.lock_ref > 0, f"{node} is not locked while a copy uses it")
-    covered = sum(min(n.end, copy.end) - max(n.start, copy.start) for n in copy.nodes())
+    nodes = copy.nodes()
+    require(not copy.node.removed, "a copy in flight lost its node {}", copy.node)
+    for node in nodes:
+        require(node.lock_ref > 0, "{} is not locked while a copy uses it", node)
+    covered = sum(min(n.end, copy.end) - max(n.start, copy.start) for n in nodes)
     require_equal("tokens under a copy in flight", covered, copy.end - copy.start)

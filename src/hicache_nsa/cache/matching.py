@@ -24,6 +24,7 @@ def match_prefix(
         tree.touch(path, hit=True)
         if state.write_policy.at_match:
             save_due(state, path)
+            path = node.path()  # a save that has room for a part of a node splits it
     device_pages, host_pages, loading = cached_prefix(path, end, size)
     device_tokens = len(device_pages) * size
     if count:

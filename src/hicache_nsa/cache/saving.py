@@ -53,7 +53,7 @@ def start_save(state: CacheState, node: Node) -> Save | None:
         tree.unlock(node)
         raise
     end = plan.start + count * size
-    deepest = next(n for n in path if n.end >= end)
+    deepest = tree.cut(node, end) or node  # what found no room is not in use
     save = Save(
         state.next_copy(), ticket, tree, deepest, plan.start, device_pages, host_pages, size
     )

@@ -30,44 +30,45 @@ def _check_node(tree: RadixTree, node: Node) -> None:
     size = tree.page_size
     parent = node.parent
     assert parent is not None
-    require(not node.removed, f"{node} is in the tree and marked as removed")
-    require(len(node.key) > 0 and len(node.key) % size == 0, f"{node} has {len(node.key)} tokens")
-    require_equal(f"{node}: start and the parent's end", node.start, parent.end)
-    require_equal(f"{node}: end", node.end, node.start + len(node.key))
+    tokens = len(node.key)
+    require(not node.removed, "{} is in the tree and marked as removed", node)
+    require(tokens > 0 and tokens % size == 0, "{} has {} tokens", node, tokens)
+    require_equal("{}: start and the parent's end", node.start, parent.end, node)
+    require_equal("{}: end", node.end, node.start + tokens, node)
     first = node.key.slice(0, size)
-    require(parent.children.get(first) is node, f"{node} is not under its first page")
+    require(parent.children.get(first) is node, "{} is not under its first page", node)
     in_tiers = max(tree.device.count(node), tree.host.count(node))
-    require_equal(
-        f"{node}: pages of the key and in the fuller tier", len(node.key) // size, in_tiers
-    )
-    below = sum(child.lock_ref for child in node.children.values())
-    require(node.lock_ref >= below >= 0, f"{node}: lock_ref < {below} of its children")
-    require(
-        0 <= node.leaving <= tree.device.count(node), f"{node} has {node.leaving} pages leaving"
-    )
-    if node.leaving:
-        require(node.lock_ref > 0, f"{node} has {node.leaving} pages leaving and no save")
+    require_equal("{}: pages of the key and in the fuller tier", tokens // size, in_tiers, node)
+    below = sum(child.lock_ref for child in node.children.values()) if node.children else 0
+    require(node.lock_ref >= below >= 0, "{}: lock_ref < {} of its children", node, below)
+    leaving = node.leaving
+    require(0 <= leaving <= tree.device.count(node), "{} has {} pages leaving", node, leaving)
+    if leaving:
+        require(node.lock_ref > 0, "{} has {} pages leaving and no save", node, leaving)
 
 
 def _check_tier(tier: Tier, nodes: list[Node], page_size: int) -> None:
     cached = locked = leaving = 0
     for node in nodes:
-        count = tier.count(node)
+        count, stays = tier.count(node), tier.staying(node)
         cached += count
         locked += count if node.lock_ref else 0
-        with_pages = [child for child in node.children.values() if tier.count(child)]
-        staying = sum(tier.staying(child) > 0 for child in with_pages)
-        name = f"{node}: {tier.name}"
-        require_equal(f"{name} children", tier.children(node), staying)
-        leaving += count - tier.staying(node)
-        if tier.staying(node) < count:
-            require_equal(f"{name} children that stay below pages that leave", staying, 0)
-        if with_pages:
+        leaving += count - stays
+        below = staying = 0
+        for child in node.children.values():
+            below += tier.count(child) > 0
+            staying += tier.staying(child) > 0
+        require_equal("{}: {} children", tier.children(node), staying, node, tier.name)
+        if stays < count:
+            name = "{}: {} children that stay below pages that leave"
+            require_equal(name, staying, 0, node, tier.name)
+        if below:
             pages = len(node.key) // page_size
-            require_equal(f"{name} pages above a child that is there", count, pages)
-    require_equal(f"{tier.name} cached pages", tier.cached, cached)
-    require_equal(f"{tier.name} locked pages", tier.locked, locked)
-    require_equal(f"{tier.name} leaving pages", tier.leaving, leaving)
+            name = "{}: {} pages above a child that is there"
+            require_equal(name, count, pages, node, tier.name)
+    require_equal("{} cached pages", tier.cached, cached, tier.name)
+    require_equal("{} locked pages", tier.locked, locked, tier.name)
+    require_equal("{} leaving pages", tier.leaving, leaving, tier.name)
     _check_queue(tier, nodes)
 
 
@@ -75,26 +76,28 @@ def _check_queue(tier: Tier, nodes: list[Node]) -> None:
     """Every unlocked leaf has one live entry, never behind its key, and not much else is there."""
     queued: dict[Node, Any] = {}
     stale = 0
+    name = tier.name
     for key, _, number, node in tier.entries():
         if number != tier.entry(node):
             stale += 1
             continue
-        require(node not in queued, f"{node}: {tier.name} queue has it twice")
-        require(tier.count(node) > 0, f"{node}: {tier.name} queue has it without pages there")
+        require(node not in queued, "{}: {} queue has it twice", node, name)
+        require(tier.count(node) > 0, "{}: {} queue has it without pages there", node, name)
         queued[node] = key
-    require_equal(f"{tier.name} queue: stale entries", tier.stale_entries, stale)
-    require_equal(f"{tier.name} queue: live entries", tier.live_entries, len(queued))
-    require(stale <= len(queued), f"{tier.name} queue: {stale} stale entries, {len(queued)} live")
+    live = len(queued)
+    require_equal("{} queue: stale entries", tier.stale_entries, stale, name)
+    require_equal("{} queue: live entries", tier.live_entries, live, name)
+    require(stale <= live, "{} queue: {} stale entries, {} live", name, stale, live)
     known = 0
     for node in nodes:
         if node not in queued:
-            require_equal(f"{node}: number of no entry of the {tier.name}", tier.entry(node), 0)
+            require_equal("{}: number of no entry of the {}", tier.entry(node), 0, node, name)
             evictable = node.lock_ref == 0 and tier.is_leaf(node)
-            require(not evictable, f"{node}: {tier.name} leaf is not queued for eviction")
+            require(not evictable, "{}: {} leaf is not queued for eviction", node, name)
             continue
         known += 1
         key, now = queued[node], tier.policy.key(node)
         behind = now < key or (tier.policy.may_fall and key < now)
-        require(not behind, f"{node}: {tier.name} queue has it by {key}, its key is {now}")
-    require_equal(f"{tier.name} queue: nodes of the tree", known, len(queued))
+        require(not behind, "{}: {} queue has it by {}, its key is {}", node, name, key, now)
+    require_equal("{} queue: nodes of the tree", known, live, name)
     tier.check_queue()

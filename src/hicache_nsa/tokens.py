@@ -52,6 +52,22 @@ def concat_pages(parts: Iterable[PageIds]) -> PageIds:
     return np.concatenate([NO_PAGES, *parts])
 
 
+def pack_pages(pages: PageIds) -> bytes:
+    """Page ids as bytes: the smallest form that they can be kept in."""
+    return np.ascontiguousarray(pages, dtype=INT64).tobytes()
+
+
+def unpack_pages(packed: bytes) -> PageIds:
+    """The array of what ``pack_pages`` packed, at least one id; read-only, not a copy."""
+    return np.frombuffer(packed, dtype=INT64)
+
+
+def join_pages(parts: Iterable[bytes | None], most: int) -> PageIds:
+    """One fresh array of the first ``most`` ids of packed parts; None is an empty one."""
+    joined = bytearray().join([part for part in parts if part is not None])
+    return np.frombuffer(joined, dtype=INT64)[:most] if joined else NO_PAGES
+
+
 def int64_array(values: Any, name: str) -> npt.NDArray[np.int64]:
     """``values`` as a contiguous 1-D int64 array; no copy where it already is one."""
     if (

@@ -39,12 +39,10 @@ def clear(state: CacheState, fence: Fence | None) -> None:
     nodes = list(tree.nodes())
     device = concat_pages(node.device_pages for node in nodes)
     host = concat_pages(node.host_pages for node in nodes)
-    state.counters.dropped_tokens += sum(len(node.key) for node in nodes)
+    state.counters.dropped_tokens += sum(node.end - node.start for node in nodes)
     tree.device.clear()
     tree.host.clear()
-    tree.roots.clear()
-    for node in nodes:
-        node.removed = True
+    tree.forget_nodes()
     _free_device(state, device, fence)
     state.host.free(host)
     state.epoch = state.epoch.next()

@@ -128,7 +128,7 @@ def tree_pages(prefix: Prefix, count: int, page_size: int) -> PageIds:
     parts = []
     for node in prefix.path:
         parts.append(node.device_pages)
-        if len(node.device_pages) * page_size < len(node.key):
+        if len(node.device_pages) * page_size < node.end - node.start:
             break
     known = concat_pages(parts)[: min(count, prefix.end // page_size)]
     tree = np.full(count, -1, dtype=np.int64)

@@ -34,6 +34,6 @@ def plan_save(path: Sequence[Node], page_size: int) -> SavePlan:
             start = covered
             saved = covered == node.end
         pages.append(node.device_pages[(covered - node.start) // page_size :])
-        if len(node.device_pages) * page_size < len(node.key):
+        if len(node.device_pages) * page_size < node.end - node.start:
             break
     return SavePlan(start, concat_pages(pages))

@@ -30,15 +30,13 @@ def _check_node(tree: RadixTree, node: Node) -> None:
     parent = node.parent
     assert parent is not None
     require(not node.removed, f"{node} is in the tree and marked as removed")
-    require(len(node.key) > 0 and len(node.key) % size == 0, f"{node} has {len(node.key)} tokens")
+    tokens = node.end - node.start
+    require(tokens > 0 and tokens % size == 0, f"{node} has {tokens} tokens")
+    require(len(node.packed_key) in (4 * tokens, 8 * tokens), f"{node}: its key has other tokens")
     require_equal(f"{node}: start and the parent's end", node.start, parent.end)
-    require_equal(f"{node}: end", node.end, node.start + len(node.key))
-    first = node.key.slice(0, size)
-    require(parent.children.get(first) is node, f"{node} is not under its first page")
+    require(parent.children.has(node, size), f"{node} is not under its first page")
     in_tiers = max(tree.device.count(node), tree.host.count(node))
-    require_equal(
-        f"{node}: pages of the key and in the fuller tier", len(node.key) // size, in_tiers
-    )
+    require_equal(f"{node}: pages of the key and in the fuller tier", tokens // size, in_tiers)
     below = sum(child.lock_ref for child in node.children.values())
     require(node.lock_ref >= below >= 0, f"{node}: lock_ref < {below} of its children")
 
@@ -53,7 +51,7 @@ def _check_tier(tier: Tier, nodes: list[Node], page_size: int) -> None:
         name = f"{node}: {tier.name}"
         require_equal(f"{name} children", tier.children(node), len(with_pages))
         if with_pages:
-            pages = len(node.key) // page_size
+            pages = (node.end - node.start) // page_size
             require_equal(f"{name} pages above a child that is there", count, pages)
         if node.lock_ref == 0 and tier.is_leaf(node):
             require(tier.is_queued(node), f"{name} leaf is not queued for eviction")

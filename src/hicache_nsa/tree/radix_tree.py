@@ -17,11 +17,11 @@ from typing import Protocol
 
 import numpy as np
 
-from hicache_nsa._core import TokenSpan
+from hicache_nsa._core import TokenSpan, pack_tokens, walk
 from hicache_nsa.formats.checks import positive_int
 from hicache_nsa.tokens import NO_PAGES, PageIds
 from hicache_nsa.tree.check import check_tree
-from hicache_nsa.tree.node import Node, Root
+from hicache_nsa.tree.node import NO_CHILDREN, Node, Root
 from hicache_nsa.tree.tier import Tier
 
 
@@ -53,11 +53,14 @@ class RadixTree:
     """
 
     def __init__(self, page_size: int) -> None:
-        self.page_size = positive_int(page_size, "page_size")
         self.roots: dict[bytes, Root] = {}
+        self.page_size = positive_int(page_size, "page_size")
         self.device = Tier("device", "value", "device_children", "device_queued")
         self.host = Tier("host", "host_value", "host_children", "host_queued")
         self.clock = 0
+
+    def __del__(self) -> None:
+        self.forget_nodes()  # the garbage collector does not see them
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -66,21 +69,8 @@ class RadixTree:
 
         The last node may be shared in part only. Changes nothing.
         """
-        size = self.page_size
-        last = len(tokens) - size
-        path: list[Node] = []
-        node: Node | None = self.roots.get(namespace)
-        position = 0
-        while node is not None and position <= last:
-            node = node.children.get(tokens.slice(position, position + size))
-            if node is None:
-                break
-            path.append(node)
-            common = tokens.common_prefix(node.key, position)
-            if position + common < node.end:
-                return path, position + common - common % size
-            position = node.end
-        return path, position
+        root = self.roots.get(namespace)
+        return ([], 0) if root is None else walk(root, tokens, self.page_size)
 
     def nodes(self) -> Iterator[Node]:
         """Every node but the roots, parents first."""
@@ -108,7 +98,7 @@ class RadixTree:
 
     def add(self, parent: Node, key: TokenSpan) -> Node:
         """A new leaf below ``parent``, with no pages yet and hit 1. ``key`` is copied."""
-        node = Node(key.copy(), parent, parent.end)
+        node = Node(pack_tokens(key), parent, parent.end, parent.end + len(key))
         node.hits = 1
         parent.attach(node, self.page_size)
         return node
@@ -120,18 +110,12 @@ class RadixTree:
         refer to it find everything above it by climbing.
         """
         at = position - node.start
-        upper = Node(node.key.slice(0, at).copy(), node.parent, node.start)
+        upper = node.insert_above(at, self.page_size)
         upper.lock_ref = node.lock_ref
         upper.last_access, upper.hits = node.last_access, node.hits
         upper.priority = node.priority
         upper.load, node.load = _share(node.load, position)
         upper.save, node.save = _share(node.save, position)
-        assert node.parent is not None, "a root is never split"
-        node.parent.attach(upper, self.page_size)
-        node.parent = upper
-        node.key = node.key.slice(at, len(node.key)).copy()
-        node.start = position
-        upper.attach(node, self.page_size)
         pages = at // self.page_size
         self.device.replace_split(upper, node, node.value, pages)
         self.host.replace_split(upper, node, node.host_value, pages)
@@ -201,28 +185,34 @@ class RadixTree:
         """Forget the tokens at the node's tail that are in no tier; returns how many."""
         pages = max(self.device.count(node), self.host.count(node))
         keep = pages * self.page_size
-        dropped = len(node.key) - keep
+        dropped = node.end - node.start - keep
         if dropped == 0:
             return 0
         if keep == 0:
             self.remove(node)
             return dropped
-        node.key = node.key.slice(0, keep)
-        if node.key.buffer_tokens > 2 * keep:
-            node.key = node.key.copy()
-            assert node.parent is not None
-            node.parent.attach(node, self.page_size)
-        node.end = node.start + keep
+        node.shorten(keep)
         return dropped
 
     def remove(self, node: Node) -> None:
         """Take a leaf without pages out of the tree, and its root with it when that is empty."""
         parent = node.parent
         assert parent is not None and not node.children
-        del parent.children[node.key.slice(0, self.page_size)]
+        parent.detach(node, self.page_size)
         node.removed = True
         if isinstance(parent, Root) and not parent.children:
             self.roots.pop(parent.namespace, None)
+
+    def forget_nodes(self) -> None:
+        """Take out all nodes, whatever they have in the tiers; what callers hold of them is freed
+        when they let go. The counts of the tiers are for the caller to clear.
+        """
+        for node in list(self.nodes()):
+            node.removed = True
+            node.children = NO_CHILDREN
+        for root in self.roots.values():
+            root.children = NO_CHILDREN
+        self.roots.clear()
 
     def check(self) -> None:
         """Walk the whole tree; raise ``InvariantError`` if a rule of this module is broken."""

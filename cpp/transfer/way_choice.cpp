@@ -41,7 +41,7 @@ constexpr int64_t kLongestBatch = 256;    // pieces
 // The last tile of a load still goes from the ring to its pages when the link has nothing more to
 // do; a save's first one has to be in the ring before the link has anything to do.
 constexpr double kDeviceRate = 130e9;                             // bytes a second of that kernel
-constexpr std::array<double, 2> kThroughTheRing{150e-6, 200e-6};  // from an idle link, by direction
+constexpr std::array<double, 2> kThroughTheRing{100e-6, 200e-6};  // from an idle link, by direction
 // Bytes a second of one block of a kernel that reads or writes host memory: fewer than the curve's
 // blocks are slower than the link.
 constexpr double kBlockRate = 27e9;

@@ -131,8 +131,8 @@ class TransferEngine:
         ``staged`` (copy engine between host and a ring on the device, a few blocks between ring and
         pages) or ``auto`` (chosen for each copy by the link curve); a CPU has host threads for all.
     workers: host threads a direction on the CPU. For a GPU: kernel_blocks, of the kernels;
-        staging_bytes, device memory of the ring of a direction (default 32 MiB, at least four
-        times the largest layer of a page); pin_chunk_bytes, host memory is pinned in such chunks.
+        staging_bytes, device memory of the ring of a direction (default 32 MiB, at least twice
+        the largest layer of a page); pin_chunk_bytes, host memory is pinned in such chunks.
         0 chooses.
     link_curve: what copies cost, for ``auto``; None: measured once a machine, see the module
         ``link_curve``.

@@ -119,6 +119,7 @@ class CaseCache:
             self.put(prompt)
             assert self.drain(LONG)
         self.evict_device(self.totals[0])
+        assert self.drain(LONG)
         self.wipe_free()
 
     def wipe_free(self, owned: Iterable[int] = ()) -> None:

@@ -69,8 +69,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones(name, value, known):
 
 @pytest.mark.parametrize(
     "name, value",
-    [("write_policy", p) for p in ("write_through_selective", "write_back")]
-    + [("eviction_policy", p) for p in ("lfu", "fifo", "mru", "filo", "slru", "priority")],
+    [("eviction_policy", p) for p in ("lfu", "fifo", "mru", "filo", "slru", "priority")],
 )
 def test_policies_of_later_versions_are_refused_by_name(name, value):
     with pytest.raises(ValueError, match=rf"{name}='{value}'.*not in this version"):

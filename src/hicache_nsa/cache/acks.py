@@ -6,6 +6,7 @@ import numpy as np
 
 from hicache_nsa.cache.copies import Load, Save, free_surplus
 from hicache_nsa.cache.deferred import drop_deferred
+from hicache_nsa.cache.demoting import settle_leaving
 from hicache_nsa.cache.inserting import insert_deferred
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.tree import Node, RadixTree
@@ -56,6 +57,7 @@ def finish_save(state: CacheState, save: Save) -> None:
     state.host.free(save.host_pages[published:])
     state.filling -= len(save.host_pages)
     tree.unlock(save.node)
+    settle_leaving(state, save.node)
     state.counters.failed_saves += failed
     state.counters.saved_tokens += published * save.page_size
     state.counters.saved_bytes += published * state.format.page_bytes

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from hicache_nsa._core import Fence
 from hicache_nsa.cache import audit, flushing, reclaim
 from hicache_nsa.cache.acks import take_in
+from hicache_nsa.cache.allocating import allocate_device_pages, out_of_pages_yet, saves_would_help
+from hicache_nsa.cache.demoting import evict_device_pages, keep_low_water
 from hicache_nsa.cache.flushing import ResetReport
 from hicache_nsa.cache.guard import Guard, atomic
 from hicache_nsa.cache.handles import Epoch, LockHandle, PrefixMatch
@@ -19,8 +21,14 @@ from hicache_nsa.cache.load_back import LoadBack
 from hicache_nsa.cache.loading import load_back, release_load
 from hicache_nsa.cache.locking import lock_match, require_handle, require_match, unlock_handle
 from hicache_nsa.cache.matching import match_prefix
-from hicache_nsa.cache.options import check_options, spare_share, threshold_tokens
+from hicache_nsa.cache.options import (
+    check_options,
+    low_water_share,
+    share_of_pages,
+    threshold_tokens,
+)
 from hicache_nsa.cache.state import CacheState
+from hicache_nsa.cache.write_policy import write_policy as write_policy_of
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import count_of
 from hicache_nsa.pools import DevicePool, HostPool
@@ -45,7 +53,10 @@ class HiCache:
     layout: ``layer_first``, ``page_first``, ``page_first_direct``. io_backend: see
         ``TransferEngine``, whose further keywords (staging_bytes ...) are taken too.
     pin_memory: ``auto`` pins the host pool for a GPU and warns if that fails; True must pin.
-    write_policy, write_threshold, eviction_policy: ``write_through`` and ``lru`` in this version.
+    write_policy: ``write_through`` saves at insert; ``write_through_selective`` from the
+        ``write_threshold``-th hit of a node; ``write_back`` when it is evicted from the device.
+    low_water: share of the device pages (0 to 0.5) that ``poll()`` keeps free under write back.
+    eviction_policy: ``lru`` in this version.
     load_back_threshold: tokens; smaller host hits are not loaded. Default one page.
     spare: share of the pages (0 to 0.5) that eviction leaves free, for longer runs; default 0.
     stream: stands in where a call's own ``stream`` is None.
@@ -71,6 +82,7 @@ class HiCache:
         io_backend: str = "auto",
         write_policy: str = "write_through",
         write_threshold: int = 2,
+        low_water: float = 0.0,
         eviction_policy: str = "lru",
         load_back_threshold: int | None = None,
         spare: float = 0.0,
@@ -83,7 +95,9 @@ class HiCache:
             format, io_backend, write_policy, write_threshold, eviction_policy, pin_memory, acks,
             engine_options,
         )  # fmt: skip
-        threshold, spare = threshold_tokens(load_back_threshold, format), spare_share(spare)
+        threshold = threshold_tokens(load_back_threshold, format)
+        spare = share_of_pages(spare, "spare")
+        low_water = low_water_share(low_water, write_policy)
         host = HostPool(format, host_pages, host_size, layout)
         device_pool = DevicePool(format, device_buffers, device_pages, device, device_reserved)
         check_stream(stream, device_pool.device)
@@ -100,7 +114,9 @@ class HiCache:
             load_back_threshold=threshold,
             stream=stream,
             epoch=Epoch(self._guard),
+            write_policy=write_policy_of(write_policy, write_threshold),
             spare=spare,
+            low_water=low_water,
         )
 
     def __repr__(self) -> str:
@@ -157,7 +173,9 @@ class HiCache:
 
         None, with no side effect: nothing to load (any more), below ``load_back_threshold``, the
         device part is gone, or not enough device pages even after eviction. A prefix that is
-        loading already is joined. ``match.load_tokens`` says what it will cost.
+        loading already is joined. ``match.load_tokens`` says what it will cost. Under
+        ``write_back`` also None where the pages in its way have to be saved first: that starts,
+        and a later call finds them free (``low_water`` keeps some free ahead).
 
         Raises:
             StaleHandleError: the match is from before a flush.
@@ -174,15 +192,18 @@ class HiCache:
 
         Evicts what is missing (and ``spare`` pages) and no more. Where that is not enough because
         pages are still being saved, waits for those saves (not with ``acks="poll"``), with the
-        lock and the GIL released, as long as one ends every SAVE_WAIT_SECONDS.
+        lock and the GIL released, as long as one ends every SAVE_WAIT_SECONDS. Under ``write_back``
+        the saves start here; once two have failed, pages are dropped without.
 
         Raises:
-            OutOfPages: not enough even so, with the numbers; nothing changed.
+            OutOfPages: not enough even so, with the numbers; nothing changed (under ``write_back``
+                saves may have started: with ``acks="poll"``, poll and try again).
         """
         count = count_of(num_pages, "num_pages")
-        result = self._allocate(count, may_wait=True)
+        failed = self._state.counters.failed_saves
+        result = self._allocate(count, True, failed)
         while isinstance(result, Ticket):
-            result = self._allocate(count, may_wait=result.wait_end(SAVE_WAIT_SECONDS))
+            result = self._allocate(count, result.wait_end(SAVE_WAIT_SECONDS), failed)
         return result
 
     @atomic
@@ -273,10 +294,14 @@ class HiCache:
 
     @atomic
     def evict_device(self, num_tokens: int) -> int:
-        """Evict device pages for ``num_tokens``, rounded up to pages; returns the tokens freed."""
+        """Evict device pages for ``num_tokens``, rounded up to pages; returns the tokens freed.
+
+        Under ``write_back`` also those that are being saved: they are free once that is taken in.
+        """
         pages = -(-count_of(num_tokens, "num_tokens") // self._state.page_size)
         self._take_in()
-        return reclaim.evict_device_pages(self._state, pages) * self._state.page_size
+        evicted = evict_device_pages(self._state, pages)
+        return (evicted.freed + evicted.leaving) * self._state.page_size
 
     @atomic
     def evict_host(self, num_tokens: int) -> int:
@@ -289,10 +314,13 @@ class HiCache:
     def poll(self, limit: int | None = None) -> int:
         """Take in finished copies (at most ``limit``): publish, unlock, report. Returns how many.
 
-        With ``acks="poll"`` in the order of submission over both directions.
+        With ``acks="poll"`` in the order of submission over both directions. Under ``write_back``
+        pages are then demoted until ``low_water`` of the device will be free.
         """
         bound = None if limit is None else count_of(limit, "limit")
-        return take_in(self._state, limit=bound, in_order=self._polled)
+        count = take_in(self._state, limit=bound, in_order=self._polled)
+        keep_low_water(self._state)
+        return count
 
     def drain(self, timeout: float | None = None) -> bool:
         """Wait until no copy is in flight and all are in; False after ``timeout`` seconds."""
@@ -364,13 +392,23 @@ class HiCache:
     # -- inside ---------------------------------------------------------------------------------
 
     @atomic
-    def _allocate(self, num_pages: int, may_wait: bool) -> PageIds | Ticket:
-        """The pages, or the oldest of the saves that stand in their way."""
+    def _allocate(self, num_pages: int, may_wait: bool, failed: int) -> PageIds | Ticket:
+        """The pages, or the oldest of the saves that stand in their way.
+
+        failed: saves that had failed when the caller came; after one more it is tried once more.
+        """
         self._take_in()
+        state = self._state
+        save = state.counters.failed_saves <= failed + 1
         waits = may_wait and not self._polled and not self.engine.held(D2H)
-        if waits and reclaim.saves_would_help(self._state, num_pages):
-            return self._state.saves[0].ticket
-        return reclaim.allocate_device_pages(self._state, num_pages)
+        if waits and saves_would_help(state, num_pages):
+            return state.saves[0].ticket
+        pages = allocate_device_pages(state, num_pages, save=save)
+        if pages is not None:
+            return pages
+        if waits:
+            return state.saves[0].ticket
+        raise out_of_pages_yet(state, num_pages)
 
     def _when_idle(self, action: Callable[[CacheState, Fence | None], Result]) -> Result:
         """Wait, with the lock released, until no copy is in flight; act before one can start."""

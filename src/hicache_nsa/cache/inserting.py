@@ -9,7 +9,7 @@ import numpy as np
 from hicache_nsa.cache.deferred import DeferredInsert, defer, drop_deferred, keep_or_free
 from hicache_nsa.cache.handles import LockHandle
 from hicache_nsa.cache.insertion import Insertion
-from hicache_nsa.cache.saving import start_save
+from hicache_nsa.cache.saving import save_due
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.errors import StaleHandleError
 from hicache_nsa.plan import (
@@ -114,7 +114,7 @@ def _put_into_tree(
     tree.touch(path, hit=False)
     for used in path:
         used.priority = max(used.priority, insertion.priority)
-    start_save(state, node)
+    save_due(state, path)
     return node
 
 

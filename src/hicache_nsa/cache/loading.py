@@ -7,10 +7,10 @@ from typing import cast
 
 import numpy as np
 
+from hicache_nsa.cache.allocating import allocate_device_pages
 from hicache_nsa.cache.copies import Load, drop_user
 from hicache_nsa.cache.handles import PrefixMatch
 from hicache_nsa.cache.load_back import LoadBack
-from hicache_nsa.cache.reclaim import allocate_device_pages
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.plan import LoadPlan, plan_load
 from hicache_nsa.streams import Stream
@@ -25,7 +25,8 @@ def load_back(
     """Bring the host part of ``match`` to the device, or join the load that does already.
 
     None, with nothing changed: there is no host part (any more), it is below the threshold, its
-    device part is gone, or there are not enough device pages.
+    device part is gone, or there are not enough device pages. Under write back also where pages
+    have to be saved first; their save starts.
     """
     tree, size = state.tree, state.page_size
     node = tree.surviving(match._node, match.tokens)
@@ -47,6 +48,9 @@ def load_back(
         except BaseException:
             tree.unlock(node)
             raise
+        if load is None:
+            tree.unlock(node)
+            return None
         loads = (*loads, load)
         parts.append(load.device_pages)
     for used in loads:
@@ -77,9 +81,14 @@ def _room(state: CacheState, path: list[Node]) -> int:
     return state.ledger.pool.free_pages + tier.evictable - own
 
 
-def _submit(state: CacheState, node: Node, plan: LoadPlan, above: tuple[Load, ...]) -> Load:
-    """Allocate device pages and submit the copy; ``node`` is locked by the caller."""
+def _submit(state: CacheState, node: Node, plan: LoadPlan, above: tuple[Load, ...]) -> Load | None:
+    """Allocate device pages and submit the copy; ``node`` is locked by the caller.
+
+    None: the pages that have to make room are being saved first.
+    """
     device_pages = allocate_device_pages(state, len(plan.host_pages))
+    if device_pages is None:
+        return None
     try:
         fences = state.ledger.fences(device_pages)
         ticket = state.engine.submit(H2D, plan.host_pages, device_pages, after=fences)

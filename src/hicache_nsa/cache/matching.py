@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hicache_nsa._core import TokenSpan
 from hicache_nsa.cache.handles import PrefixMatch
+from hicache_nsa.cache.saving import save_due
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.plan import cached_prefix
 
@@ -21,6 +22,8 @@ def match_prefix(
         if end < node.end:
             node = path[-1] = tree.split(node, end)
         tree.touch(path, hit=True)
+        if state.write_policy.at_match:
+            save_due(state, path)
     device_pages, host_pages, loading = cached_prefix(path, end, size)
     device_tokens = len(device_pages) * size
     if count:

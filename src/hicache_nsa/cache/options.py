@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from hicache_nsa.cache.write_policy import WRITE_POLICIES
 from hicache_nsa.engine_options import check_engine_options
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import one_of, positive_int
 from hicache_nsa.transfer import IO_BACKENDS
 
-WRITE_POLICIES = ("write_through",)
-LATER_WRITE_POLICIES = ("write_through_selective", "write_back")
 EVICTION_POLICIES = ("lru",)
 LATER_EVICTION_POLICIES = ("lfu", "fifo", "mru", "filo", "slru", "priority")
 ACKS = ("auto", "poll")
-MOST_SPARE = 0.5
+MOST_SHARE = 0.5
 
 
 def check_options(
@@ -33,7 +32,7 @@ def check_options(
             f"format must be a PoolFormat (see formats.dsa), got {type(format).__name__}"
         )
     one_of(io_backend, "io_backend", IO_BACKENDS)
-    _available(write_policy, "write_policy", WRITE_POLICIES, LATER_WRITE_POLICIES)
+    one_of(write_policy, "write_policy", WRITE_POLICIES)
     _available(eviction_policy, "eviction_policy", EVICTION_POLICIES, LATER_EVICTION_POLICIES)
     positive_int(write_threshold, "write_threshold")
     one_of(acks, "acks", ACKS)
@@ -51,13 +50,24 @@ def threshold_tokens(load_back_threshold: int | None, format: PoolFormat) -> int
     return positive_int(load_back_threshold, "load_back_threshold")
 
 
-def spare_share(spare: Any) -> float:
-    """``spare`` as a float in 0..MOST_SPARE."""
-    if isinstance(spare, bool) or not isinstance(spare, (int, float)):
-        raise TypeError(f"spare must be a share such as 0.02, got {type(spare).__name__}")
-    if not 0 <= spare <= MOST_SPARE:
-        raise ValueError(f"spare={spare} must be between 0 and {MOST_SPARE}, a share of the pages")
-    return float(spare)
+def share_of_pages(share: Any, name: str) -> float:
+    """``share`` as a float in 0..MOST_SHARE."""
+    if isinstance(share, bool) or not isinstance(share, (int, float)):
+        raise TypeError(f"{name} must be a share such as 0.02, got {type(share).__name__}")
+    if not 0 <= share <= MOST_SHARE:
+        raise ValueError(f"{name}={share} must be between 0 and {MOST_SHARE}, a share of the pages")
+    return float(share)
+
+
+def low_water_share(low_water: Any, write_policy: str) -> float:
+    """``low_water`` as a float in 0..MOST_SHARE; above 0 only with ``write_back``."""
+    share = share_of_pages(low_water, "low_water")
+    if share > 0 and write_policy != "write_back":
+        raise ValueError(
+            f"low_water={low_water} demotes ahead of need, which only write_policy='write_back' "
+            f"does, not {write_policy!r}; leave it at 0"
+        )
+    return share
 
 
 def _available(value: Any, name: str, now: tuple[str, ...], later: tuple[str, ...]) -> None:

@@ -1,6 +1,8 @@
-"""Write through: start the save of what a path has on the device and not yet on host."""
+"""Start the save of what a path has on the device and not yet on host."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from hicache_nsa.cache.copies import Save
 from hicache_nsa.cache.reclaim import evict_host_pages, pages_to_evict
@@ -8,6 +10,13 @@ from hicache_nsa.cache.state import CacheState
 from hicache_nsa.plan import plan_save
 from hicache_nsa.transfer import D2H
 from hicache_nsa.tree import Node
+
+
+def save_due(state: CacheState, path: Sequence[Node]) -> None:
+    """Start the save of what the write policy wants on host by now."""
+    node = state.write_policy.due(path)
+    if node is not None:
+        start_save(state, node)
 
 
 def start_save(state: CacheState, node: Node) -> Save | None:

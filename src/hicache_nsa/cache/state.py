@@ -9,6 +9,7 @@ from hicache_nsa._core import Fence
 from hicache_nsa.cache.copies import Load, Save
 from hicache_nsa.cache.handles import Epoch
 from hicache_nsa.cache.ledger import Ledger
+from hicache_nsa.cache.write_policy import WritePolicy
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.pools import HostPool
 from hicache_nsa.stats import Counters
@@ -25,6 +26,7 @@ class CacheState:
     epoch: changes at every flush. version: changes at every ``invalidate``.
     filling: host pages that saves in flight are writing.
     spare: share of each tier's pages that eviction leaves free.
+    low_water: share of the device pages that write back keeps free ahead of need.
     """
 
     format: PoolFormat
@@ -35,7 +37,9 @@ class CacheState:
     load_back_threshold: int
     stream: Stream
     epoch: Epoch
+    write_policy: WritePolicy
     spare: float = 0.0
+    low_water: float = 0.0
     version: int = 0
     loads: deque[Load] = field(default_factory=deque)
     saves: deque[Save] = field(default_factory=deque)

@@ -1,7 +1,7 @@
 """The radix tree over token pages: what is cached, in which tier, and what may be evicted."""
 
 from hicache_nsa.tree.node import Node
-from hicache_nsa.tree.radix_tree import Eviction, RadixTree
+from hicache_nsa.tree.radix_tree import Demotion, Eviction, RadixTree
 from hicache_nsa.tree.tier import Tier
 
-__all__ = ["Eviction", "Node", "RadixTree", "Tier"]
+__all__ = ["Demotion", "Eviction", "Node", "RadixTree", "Tier"]

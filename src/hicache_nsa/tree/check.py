@@ -39,17 +39,26 @@ def _check_node(tree: RadixTree, node: Node) -> None:
     require_equal(f"{node}: pages of the key and in the fuller tier", tokens // size, in_tiers)
     below = sum(child.lock_ref for child in node.children.values())
     require(node.lock_ref >= below >= 0, f"{node}: lock_ref < {below} of its children")
+    require(
+        0 <= node.leaving <= tree.device.count(node), f"{node} has {node.leaving} pages leaving"
+    )
+    if node.leaving:
+        require(node.lock_ref > 0, f"{node} has {node.leaving} pages leaving and no save")
 
 
 def _check_tier(tier: Tier, nodes: list[Node], page_size: int) -> None:
-    cached = locked = 0
+    cached = locked = leaving = 0
     for node in nodes:
         count = tier.count(node)
         cached += count
         locked += count if node.lock_ref else 0
         with_pages = [child for child in node.children.values() if tier.count(child)]
+        staying = sum(tier.staying(child) > 0 for child in with_pages)
         name = f"{node}: {tier.name}"
-        require_equal(f"{name} children", tier.children(node), len(with_pages))
+        require_equal(f"{name} children", tier.children(node), staying)
+        leaving += count - tier.staying(node)
+        if tier.staying(node) < count:
+            require_equal(f"{name} children that stay below pages that leave", staying, 0)
         if with_pages:
             pages = (node.end - node.start) // page_size
             require_equal(f"{name} pages above a child that is there", count, pages)
@@ -57,3 +66,4 @@ def _check_tier(tier: Tier, nodes: list[Node], page_size: int) -> None:
             require(tier.is_queued(node), f"{name} leaf is not queued for eviction")
     require_equal(f"{tier.name} cached pages", tier.cached, cached)
     require_equal(f"{tier.name} locked pages", tier.locked, locked)
+    require_equal(f"{tier.name} leaving pages", tier.leaving, leaving)

@@ -19,6 +19,8 @@ class Node:
     host_value: host pages of the leading pages whose save has landed; None when there are none.
     lock_ref: users (requests, copies in flight) of this node or of one below it.
     load, save: the copy in flight that covers (part of) this node, else None.
+    leaving: how many of the last device pages leave the device once their save is in (write back);
+        until then they go on matching. No page below them stays.
 
     hits: creation is 1, each counted match one more. priority: the highest that an insert gave.
         Later eviction orders and write policies use them; ``lru`` and ``write_through`` do not.
@@ -43,6 +45,7 @@ class Node:
         "host_children",
         "host_queued",
         "last_access",
+        "leaving",
         "load",
         "lock_ref",
         "packed_host_value",
@@ -68,6 +71,7 @@ class Node:
         self.lock_ref = 0
         self.load: Any = None
         self.save: Any = None
+        self.leaving = 0
         self.last_access = 0
         self.hits = 0
         self.priority = 0

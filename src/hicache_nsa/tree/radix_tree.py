@@ -19,10 +19,10 @@ import numpy as np
 
 from hicache_nsa._core import TokenSpan, pack_tokens, walk
 from hicache_nsa.formats.checks import positive_int
-from hicache_nsa.tokens import NO_PAGES, PageIds
+from hicache_nsa.tokens import NO_PAGES, PageIds, concat_pages
 from hicache_nsa.tree.check import check_tree
 from hicache_nsa.tree.node import NO_CHILDREN, Node, Root
-from hicache_nsa.tree.tier import Tier
+from hicache_nsa.tree.tier import DeviceTier, Tier
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,16 @@ class Eviction:
 
     pages: PageIds
     dropped_tokens: int
+
+
+@dataclass(frozen=True)
+class Demotion:
+    """Device pages that left at once, with a host copy each, and nodes that have pages without one
+    which are to leave, children first.
+    """
+
+    pages: PageIds
+    leaving: list[Node]
 
 
 class _Range(Protocol):
@@ -55,7 +65,7 @@ class RadixTree:
     def __init__(self, page_size: int) -> None:
         self.roots: dict[bytes, Root] = {}
         self.page_size = positive_int(page_size, "page_size")
-        self.device = Tier("device", "value", "device_children", "device_queued")
+        self.device = DeviceTier()
         self.host = Tier("host", "host_value", "host_children", "host_queued")
         self.clock = 0
 
@@ -180,6 +190,28 @@ class RadixTree:
             tier.set_pages(node, pages[:keep].copy())
             dropped += self.trim(node)
         return Eviction(np.concatenate(taken) if taken else NO_PAGES, dropped)
+
+    def demote(self, num_pages: int) -> Demotion:
+        """Take up to ``num_pages`` pages off the device as ``evict`` does, but none that has no
+        host copy: those (and those above them) are marked as leaving, and their nodes returned.
+        """
+        taken: list[PageIds] = []
+        leaving: list[Node] = []
+        above: set[Node] = set()  # nodes above one that is leaving
+        while num_pages > 0 and (node := self.device.pop_victim()) is not None:
+            pages = node.device_pages
+            count = min(len(pages), num_pages)
+            num_pages -= count
+            if node in above or self.host.count(node) < len(pages):
+                self.device.leave(node, count)
+                leaving.append(node)
+                assert node.parent is not None
+                above.add(node.parent)
+                continue
+            keep = len(pages) - count
+            taken.append(pages[keep:])
+            self.device.set_pages(node, pages[:keep].copy())
+        return Demotion(concat_pages(taken), leaving)
 
     def trim(self, node: Node) -> int:
         """Forget the tokens at the node's tail that are in no tier; returns how many."""

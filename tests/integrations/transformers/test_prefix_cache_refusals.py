@@ -270,7 +270,11 @@ def test_no_model() -> None:
         ({"host_pages": 4, "acks": "poll"}, TypeError, "acks is not an option"),
         ({"host_pages": 4, "colour": 1}, TypeError, "colour"),
         ({"host_pages": 4, "extra_key": 1.5}, TypeError, "extra_key must be a str.*got float"),
-        ({"host_pages": 4, "write_policy": "write_back"}, ValueError, "not in this version"),
+        (
+            {"host_pages": 4, "write_policy": "around"},
+            ValueError,
+            "write_policy='around' is unknown",
+        ),
     ],
 )
 def test_options_are_checked_and_the_model_is_left_alone(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from hicache_nsa.cache.options import spare_share
+from hicache_nsa.cache.options import share_of_pages
 from hicache_nsa.engine_options import COUNTS, SIZES, check_engine_options
 from hicache_nsa.formats.checks import one_of, positive_int
 from hicache_nsa.page_index import POLICIES
@@ -93,5 +93,5 @@ def read_options(given: Mapping[str, Any], engine_keys: Iterable[str]) -> Offloa
         ours["host_size"] = parse_size(options.host_size, "host_size")
     else:
         ours["host_pages"] = positive_int(options.host_pages, "host_pages", MAX_PAGES)
-    ours["spare"] = spare_share(options.spare)
+    ours["spare"] = share_of_pages(options.spare, "spare")
     return OffloadingOptions(**ours, engine=check_engine_options(engine, "the host tier"))

@@ -1,0 +1,81 @@
+"""Eviction from the device. Under write back pages without a host copy are saved first.
+
+Such pages are *leaving*: they stay in the tree, go on matching and count as locked until the save
+is in. Then they leave (``settle_leaving``), unless it failed or somebody has locked them since.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hicache_nsa.cache.reclaim import drop_device_pages, free_evicted
+from hicache_nsa.cache.saving import start_save
+from hicache_nsa.cache.state import CacheState
+from hicache_nsa.tree import Node
+
+
+@dataclass(frozen=True)
+class Evicted:
+    """Pages that are free now, and pages that will be once their save is in."""
+
+    freed: int
+    leaving: int
+
+
+def evict_device_pages(state: CacheState, num_pages: int, *, save: bool = True) -> Evicted:
+    """Evict up to ``num_pages`` device pages. With ``save``, as the write policy says.
+
+    What has no host copy and gets none, since the host tier has no room, is dropped.
+    """
+    if not (save and state.write_policy.at_eviction and state.host.total_pages):
+        return Evicted(drop_device_pages(state, num_pages), 0)
+    pool, tier = state.ledger.pool, state.tree.device
+    free, leaving = pool.free_pages, tier.leaving
+    demotion = state.tree.demote(num_pages)
+    free_evicted(state, demotion.pages)
+    try:
+        for node in demotion.leaving:
+            start_save(state, node)
+    except BaseException:
+        for node in demotion.leaving:
+            if node.save is None:
+                tier.stay(node)
+        raise
+    for node in demotion.leaving:
+        _drop_unsaved(state, node)
+        settle_leaving(state, node)
+    return Evicted(pool.free_pages - free, tier.leaving - leaving)
+
+
+def settle_leaving(state: CacheState, node: Node) -> None:
+    """If no save of ``node`` is in flight: what was to leave of it and above it does, or stays."""
+    tree = state.tree
+    while node.parent is not None and node.leaving:
+        below = any(tree.device.count(child) for child in node.children.values())
+        if below or node.save is not None:
+            return  # another save is not in yet
+        if node.lock_ref or tree.host.count(node) < tree.device.count(node):
+            tree.device.stay(node)
+            return
+        free_evicted(state, tree.device.take_leaving(node, node.leaving))
+        node = node.parent
+
+
+def keep_low_water(state: CacheState) -> None:
+    """Under write back: let so many pages leave that ``low_water`` of them will be free."""
+    pool, tier = state.ledger.pool, state.tree.device
+    wanted = int(state.low_water * pool.total_pages) - pool.free_pages - tier.leaving
+    if wanted > 0:
+        evict_device_pages(state, wanted)
+
+
+def _drop_unsaved(state: CacheState, node: Node) -> None:
+    """Drop the leaving pages of ``node`` that neither have a host copy nor are getting one."""
+    tree, size = state.tree, state.page_size
+    saved = tree.host.count(node)
+    if node.save is not None:
+        saved = max(saved, (min(node.save.end, node.end) - node.start) // size)
+    count = min(tree.device.count(node) - saved, node.leaving)
+    if count > 0:
+        free_evicted(state, tree.device.take_leaving(node, count))
+        state.counters.dropped_tokens += tree.trim(node)

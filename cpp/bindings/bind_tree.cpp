@@ -5,6 +5,8 @@
 // Nothing here takes part in Python's cyclic garbage collection: a table's references to its nodes
 // are invisible to it, so that it never walks a large tree. The tree itself cuts the cycles between
 // parents and children.
+#include <utility>
+
 #include "bindings/bindings.h"
 #include "core/child_map.h"
 #include "core/errors.h"
@@ -155,14 +157,21 @@ nb::tuple walk(nb::handle root, const TokenSpan& tokens, int64_t page_size) {
     return nb::make_tuple(std::move(path), at);
 }
 
+// Bytes to be written, and where.
+std::pair<nb::bytes, std::byte*> new_bytes(size_t size) {
+    PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size));
+    if (bytes == nullptr) nb::raise_python_error();
+    auto* data = reinterpret_cast<std::byte*>(PyBytes_AsString(bytes));
+    return {nb::steal<nb::bytes>(bytes), data};
+}
+
 nb::bytes pack(const TokenSpan& tokens) {
     const std::span<const int64_t> values = tokens.tokens();
-    const int64_t width = packed_width(values);
-    PyObject* bytes =
-        PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(values.size()) * width);
-    if (bytes == nullptr) nb::raise_python_error();
-    pack_tokens(values, width, reinterpret_cast<std::byte*>(PyBytes_AsString(bytes)));
-    return nb::steal<nb::bytes>(bytes);
+    auto [narrow, narrow_data] = new_bytes(values.size() * sizeof(int32_t));
+    if (pack_narrow(values, narrow_data)) return narrow;
+    auto [wide, wide_data] = new_bytes(values.size_bytes());
+    pack_wide(values, wide_data);
+    return wide;
 }
 
 TokenSpan unpack(const nb::bytes& bytes, int64_t tokens) {

@@ -69,22 +69,23 @@ int64_t common_prefix_of(const std::byte* data, const int64_t* other, int64_t n)
 
 }  // namespace
 
-int64_t packed_width(std::span<const int64_t> tokens) {
-    int64_t beyond = 0;
-    for (const int64_t token : tokens)
-        beyond |= token ^ static_cast<int32_t>(token);
-    return beyond == 0 ? 4 : 8;
+bool pack_narrow(std::span<const int64_t> tokens, std::byte* out) {
+    constexpr size_t kBlock = 1024;  // a token beyond int32 ends the attempt soon
+    for (size_t begin = 0; begin < tokens.size(); begin += kBlock) {
+        const auto block = tokens.subspan(begin, std::min(kBlock, tokens.size() - begin));
+        int64_t beyond = 0;
+        for (size_t i = 0; i < block.size(); ++i) {
+            const auto token = static_cast<int32_t>(block[i]);
+            beyond |= block[i] ^ token;
+            std::memcpy(out + (begin + i) * sizeof(token), &token, sizeof(token));
+        }
+        if (beyond != 0) return false;
+    }
+    return true;
 }
 
-void pack_tokens(std::span<const int64_t> tokens, int64_t width, std::byte* out) {
-    if (width == 8) {
-        if (!tokens.empty()) std::memcpy(out, tokens.data(), tokens.size_bytes());
-        return;
-    }
-    for (size_t i = 0; i < tokens.size(); ++i) {
-        const auto token = static_cast<int32_t>(tokens[i]);
-        std::memcpy(out + i * sizeof(token), &token, sizeof(token));
-    }
+void pack_wide(std::span<const int64_t> tokens, std::byte* out) {
+    if (!tokens.empty()) std::memcpy(out, tokens.data(), tokens.size_bytes());
 }
 
 PackedTokens::PackedTokens(std::span<const std::byte> bytes, int64_t tokens)

@@ -8,12 +8,11 @@
 
 namespace hicache {
 
-// Bytes a token needs in a packed run of these: 4 or 8.
-[[nodiscard]] int64_t packed_width(std::span<const int64_t> tokens);
+// Writes 4 bytes a token. False where a token does not fit: what was written means nothing then.
+bool pack_narrow(std::span<const int64_t> tokens, std::byte* out);
 
-// Writes the tokens, `width` bytes each. Requires: width is 8 or packed_width(tokens), and `out`
-// has room for tokens.size() * width bytes.
-void pack_tokens(std::span<const int64_t> tokens, int64_t width, std::byte* out);
+// Writes 8 bytes a token.
+void pack_wide(std::span<const int64_t> tokens, std::byte* out);
 
 // A packed run, seen as tokens. Does not own the bytes.
 class PackedTokens {

@@ -16,7 +16,10 @@ constexpr int64_t kHigh = std::numeric_limits<int32_t>::max();
 
 std::vector<std::byte> packed(const std::vector<int64_t>& tokens, int64_t width) {
     std::vector<std::byte> bytes(tokens.size() * static_cast<size_t>(width));
-    pack_tokens(tokens, width, bytes.data());
+    if (width == 8) pack_wide(tokens, bytes.data());
+    if (width == 4) {
+        EXPECT_TRUE(pack_narrow(tokens, bytes.data()));
+    }
     return bytes;
 }
 
@@ -24,11 +27,17 @@ PackedTokens view(const std::vector<std::byte>& bytes, size_t tokens) {
     return {bytes, static_cast<int64_t>(tokens)};
 }
 
-TEST(PackedTokens, TheWidthIsTheSmallestThatHoldsAll) {
-    EXPECT_EQ(packed_width({}), 4);
-    EXPECT_EQ(packed_width(std::vector<int64_t>{kLow, 0, kHigh}), 4);
-    EXPECT_EQ(packed_width(std::vector<int64_t>{1, kHigh + 1}), 8);
-    EXPECT_EQ(packed_width(std::vector<int64_t>{kLow - 1}), 8);
+TEST(PackedTokens, NarrowIsWhatFitsIntoInt32) {
+    std::vector<std::byte> room(3000 * 4);
+    EXPECT_TRUE(pack_narrow({}, room.data()));
+    EXPECT_TRUE(pack_narrow(std::vector<int64_t>{kLow, 0, kHigh}, room.data()));
+    for (const int64_t beyond : {kLow - 1, kHigh + 1}) {
+        for (const size_t at : {size_t{0}, size_t{1023}, size_t{1024}, size_t{2999}}) {
+            std::vector<int64_t> tokens(3000, 5);
+            tokens[at] = beyond;
+            EXPECT_FALSE(pack_narrow(tokens, room.data()));
+        }
+    }
 }
 
 TEST(PackedTokens, BothWidthsHoldTheSameTokensWithTheSameHash) {

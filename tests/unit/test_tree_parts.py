@@ -127,7 +127,7 @@ def test_the_garbage_collector_sees_no_node() -> None:
         node = tree.add(tree.root(b""), span(i, 1, 2, 3, 4, 5, 6, 7))
         tree.add(tree.split(node, 4), span(9, 9, 9, i))
     assert not any(gc.is_tracked(node) for node in tree.nodes())
-    assert not any(isinstance(seen, Node) for seen in gc.get_objects())
+    assert not any(type(seen) is Node for seen in gc.get_objects())
     alone = [alone := []]
     untrack(alone)
     assert not gc.is_tracked(alone)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hicache_nsa.tokens import NO_PAGES, PageIds, join_pages
+from hicache_nsa.tokens import NO_PAGES, PageIds, count_pages, join_pages
 from hicache_nsa.tree.node import Node
 
 
@@ -40,3 +40,12 @@ def cached_prefix(path: Sequence[Node], end: int, page_size: int) -> CachedPrefi
         if node.load is not None
     )
     return CachedPrefix(device, host, loading // page_size)
+
+
+def cached_tokens(path: Sequence[Node], end: int, page_size: int) -> tuple[int, int]:
+    """Tokens in the two parts of ``cached_prefix``."""
+    device = min(count_pages(node.packed_value for node in path) * page_size, end)
+    if device == end:
+        return device, 0
+    host = min(count_pages(node.packed_host_value for node in path) * page_size, end)
+    return device, max(host - device, 0)

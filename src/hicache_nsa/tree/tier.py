@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import cast
 
-from hicache_nsa.tokens import PageIds
+from hicache_nsa.tokens import PACKED_PAGE, PageIds
 from hicache_nsa.tree.node import Node
 
 
@@ -31,6 +31,7 @@ class Tier:
         self.locked = 0
         self.leaving = 0
         self._pages = pages
+        self._packed = f"packed_{pages}"
         self._children = children
         self._queued = queued
         self._heap: list[tuple[int, int, Node]] = []
@@ -47,8 +48,8 @@ class Tier:
 
     def count(self, node: Node) -> int:
         """How many pages the node has in this tier."""
-        pages = getattr(node, self._pages)
-        return 0 if pages is None else len(pages)
+        packed = getattr(node, self._packed)
+        return 0 if packed is None else len(packed) // PACKED_PAGE
 
     def staying(self, node: Node) -> int:
         """How many of them are not about to leave."""

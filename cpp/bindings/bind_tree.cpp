@@ -64,12 +64,17 @@ class NodeKey {
     PackedTokens tokens_;
 };
 
-uint64_t first_page_hash(nb::handle node, int64_t page_size) {
+// ChildMap takes half of the hash.
+uint32_t table_hash(uint64_t hash) {
+    return static_cast<uint32_t>(hash);
+}
+
+uint32_t first_page_hash(nb::handle node, int64_t page_size) {
     const NodeKey key(node, integer(node, names().end) - integer(node, names().start));
     if (page_size < 1 || page_size > key.tokens().size()) {
         bad_argument("A key of ", key.tokens().size(), " tokens has no page of ", page_size, ".");
     }
-    return key.tokens().hash(page_size);
+    return table_hash(key.tokens().hash(page_size));
 }
 
 // The children of one node, by the first page of their keys. Owns a reference to each.
@@ -106,6 +111,11 @@ class ChildTable {
         for (void* child : map_.children())
             result.append(nb::handle(static_cast<PyObject*>(child)));
         return result;
+    }
+
+    nb::object pop() {
+        if (map_.size() == 0) throw nb::index_error("the table is empty");
+        return nb::steal(static_cast<PyObject*>(map_.pop()));
     }
 
     void clear() {
@@ -147,7 +157,7 @@ nb::tuple walk(nb::handle root, const TokenSpan& tokens, int64_t page_size) {
             common = NodeKey(candidate, length).tokens().common_prefix(rest);
             return common >= page_size;
         };
-        void* found = map.find(token_hash(rest.first(page)), shares_a_page);
+        void* found = map.find(table_hash(token_hash(rest.first(page))), shares_a_page);
         if (found == nullptr) break;
         node = nb::borrow(static_cast<PyObject*>(found));
         path.append(node);
@@ -201,6 +211,8 @@ void bind_tree(nb::module_& m) {
              "Whether this very node is there under its first page.")
         .def("values", &ChildTable::values, nb::sig("def values(self) -> list[typing.Any]"),
              "A list of the children, as they were added.")
+        .def("pop", &ChildTable::pop, nb::sig("def pop(self) -> typing.Any"),
+             "Takes out the child that came last. IndexError: there is none.")
         .def("clear", &ChildTable::clear)
         .def("__len__", [](const ChildTable& self) { return self.map().size(); });
 

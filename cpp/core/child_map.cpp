@@ -1,21 +1,23 @@
 #include "core/child_map.h"
 
 #include <algorithm>
+#include <bit>
+#include <stdexcept>
 #include <utility>
 
 namespace hicache {
 
-const ChildMap::Part& ChildMap::part_of(uint64_t hash) const {
+const ChildMap::Part& ChildMap::part_of(uint32_t hash) const {
     const Part* part = &top_;
     for (; part->parts; hash >>= kBits)
         part = &(*part->parts)[hash % kFan];
     return *part;
 }
 
-ChildMap::Entry* ChildMap::entry_of(uint64_t hash, void* child) {
+ChildMap::Entry* ChildMap::entry_of(uint32_t hash, void* child) {
     auto& entries = const_cast<Part&>(part_of(hash)).entries;
     const auto it = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) {
-        return entry.hash == hash && entry.child == child;
+        return entry.hash == hash && slot(entry.slot).child == child;
     });
     return it == entries.end() ? nullptr : &*it;
 }
@@ -27,7 +29,23 @@ void ChildMap::divide(Part& part, int level) {
     part.entries = {};
 }
 
-void ChildMap::add(uint64_t hash, void* child) {
+ChildMap::Slot& ChildMap::slot(uint32_t index) const {
+    const uint64_t place = uint64_t{index} + 1;
+    const int block = std::bit_width(place) - 1;
+    return blocks_[static_cast<size_t>(block)][place - (uint64_t{1} << block)];
+}
+
+uint32_t ChildMap::new_slot() {
+    if (free_ != kNone) return std::exchange(free_, slot(free_).after);
+    if (slots_ == kNone) throw std::length_error("A node has too many children.");
+    const uint64_t place = uint64_t{slots_} + 1;
+    if (std::has_single_bit(place)) {
+        blocks_.push_back(std::make_unique_for_overwrite<Slot[]>(static_cast<size_t>(place)));
+    }
+    return slots_++;
+}
+
+void ChildMap::add(uint32_t hash, void* child) {
     Part* part = &top_;
     int level = 0;
     const auto descend = [&] {
@@ -40,55 +58,57 @@ void ChildMap::add(uint64_t hash, void* child) {
         descend();
     }
     auto& entries = part->entries;
-    if (entries.size() == entries.capacity())
+    if (entries.size() == entries.capacity()) {
         entries.reserve(entries.size() + entries.size() / 2 + 1);
-    entries.push_back({hash, next_number_++, child});
+    }
+    const uint32_t index = new_slot();
+    slot(index) = {child, hash, last_, kNone};
+    (last_ == kNone ? first_ : slot(last_).after) = index;
+    last_ = index;
+    entries.push_back({hash, index});
     ++size_;
 }
 
-bool ChildMap::remove(uint64_t hash, void* child) {
+bool ChildMap::remove(uint32_t hash, void* child) {
     Entry* entry = entry_of(hash, child);
     if (entry == nullptr) return false;
+    const uint32_t index = entry->slot;
     auto& entries = const_cast<Part&>(part_of(hash)).entries;
     *entry = entries.back();
     entries.pop_back();
     if (entries.empty()) entries = {};
-    if (--size_ == 0) clear();
+    Slot& gone = slot(index);
+    (gone.before == kNone ? first_ : slot(gone.before).after) = gone.after;
+    (gone.after == kNone ? last_ : slot(gone.after).before) = gone.before;
+    gone.after = free_;
+    free_ = index;
+    --size_;
     return true;
 }
 
-bool ChildMap::replace(uint64_t hash, void* child, void* by) {
-    Entry* entry = entry_of(hash, child);
+bool ChildMap::replace(uint32_t hash, void* child, void* by) {
+    const Entry* entry = entry_of(hash, child);
     if (entry == nullptr) return false;
-    entry->child = by;
+    slot(entry->slot).child = by;
     return true;
+}
+
+void* ChildMap::pop() {
+    const Slot last = slot(last_);
+    remove(last.hash, last.child);
+    return last.child;
 }
 
 std::vector<void*> ChildMap::children() const {
-    std::vector<std::pair<uint64_t, void*>> numbered;
-    numbered.reserve(size_);
-    std::vector<const Part*> stack{&top_};
-    while (!stack.empty()) {
-        const Part* part = stack.back();
-        stack.pop_back();
-        for (const Entry& entry : part->entries)
-            numbered.emplace_back(entry.number, entry.child);
-        if (part->parts) {
-            for (const Part& below : *part->parts)
-                stack.push_back(&below);
-        }
-    }
-    std::sort(numbered.begin(), numbered.end());
     std::vector<void*> result;
-    result.reserve(numbered.size());
-    for (const auto& [number, child] : numbered)
-        result.push_back(child);
+    result.reserve(size_);
+    for (uint32_t index = first_; index != kNone; index = slot(index).after)
+        result.push_back(slot(index).child);
     return result;
 }
 
 void ChildMap::clear() {
-    top_ = {};
-    size_ = 0;
+    *this = ChildMap();
 }
 
 }  // namespace hicache

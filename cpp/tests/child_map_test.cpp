@@ -10,7 +10,7 @@ namespace hicache {
 namespace {
 
 struct Child {
-    uint64_t hash;
+    uint32_t hash;
     int name;
 };
 
@@ -21,10 +21,10 @@ void* find(const ChildMap& map, const Child& child) {
 
 // Few hashes, or hashes that differ in their highest or lowest bits only: parts cannot be divided.
 TEST(ChildMap, ChildrenWithTheSameHashAreKeptApart) {
-    for (const uint64_t step : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 63, uint64_t{1} << 60}) {
+    for (const uint32_t step : {0U, 1U, 1U << 30, 1U << 28}) {
         std::vector<Child> children;
         for (int i = 0; i < 200; ++i)
-            children.push_back({static_cast<uint64_t>(i % 4) * step, i});
+            children.push_back({static_cast<uint32_t>(i % 4) * step, i});
         ChildMap map;
         for (Child& child : children)
             map.add(child.hash, &child);
@@ -45,7 +45,7 @@ TEST(ChildMap, HoldsWhatAListHoldsInItsOrder) {
     std::vector<void*> expected;
     ChildMap map;
     for (int i = 0; i < 20000; ++i) {
-        children.push_back({random() >> (i % 3 == 0 ? 58 : 0), i});
+        children.push_back({static_cast<uint32_t>(random()) >> (i % 3 == 0 ? 26 : 0), i});
         map.add(children.back().hash, &children.back());
         expected.push_back(&children.back());
         if (random() % 3 == 0) {
@@ -59,10 +59,16 @@ TEST(ChildMap, HoldsWhatAListHoldsInItsOrder) {
     EXPECT_EQ(map.size(), expected.size());
     for (void* child : expected)
         EXPECT_EQ(find(map, *static_cast<Child*>(child)), child);
+    for (int i = 0; i < 1000; ++i) {
+        ASSERT_EQ(map.pop(), expected.back());
+        expected.pop_back();
+    }
     for (void* child : expected)
         EXPECT_TRUE(map.remove(static_cast<Child*>(child)->hash, child));
     EXPECT_EQ(map.size(), 0U);
     EXPECT_TRUE(map.children().empty());
+    map.add(children[0].hash, children.data());
+    EXPECT_EQ(map.pop(), children.data());
 }
 
 TEST(ChildMap, OneThatReplacesAnotherHasItsPlace) {

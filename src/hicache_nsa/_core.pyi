@@ -404,6 +404,9 @@ class ChildTable:
     def values(self) -> list[Any]:
         """A list of the children, as they were added."""
 
+    def pop(self) -> Any:
+        """Takes out the child that came last. IndexError: there is none."""
+
     def clear(self) -> None: ...
 
     def __len__(self) -> int: ...

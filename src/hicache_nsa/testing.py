@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def hold(cache: HiCache | TransferEngine, direction: str) -> Iterator[None]:
     """Copies submitted in ``direction`` (``"h2d"`` or ``"d2h"``) stay in flight until the end.
 
-    What waits for copies (``drain``, ``reset``, ``clear``, ``invalidate``) waits for the end too:
+    What waits for copies (``drain``, ``reset``, ``clear``) waits for the end too:
     don't call it from the same thread inside.
     """
     engine = _engine(cache)

@@ -275,6 +275,7 @@ class Engine:
             self.cache.clear()
         else:
             self.cache.invalidate()
+            assert self.cache.drain(30)
         self.bad_loads.clear()
         assert self.cache.stats().device.owned_pages == owned
         for request in list(self.requests):

@@ -67,15 +67,6 @@ def test_an_unknown_name_is_answered_with_the_known_ones(name, value, known):
     assert all(each in str(caught.value) for each in known)
 
 
-@pytest.mark.parametrize(
-    "name, value",
-    [("eviction_policy", p) for p in ("lfu", "fifo", "mru", "filo", "slru", "priority")],
-)
-def test_policies_of_later_versions_are_refused_by_name(name, value):
-    with pytest.raises(ValueError, match=rf"{name}='{value}'.*not in this version"):
-        some(**{name: value})
-
-
 def test_both_or_neither_of_two_sizes():
     for sizes in ({"host_pages": None}, {"host_pages": 4, "host_size": "1GiB"}):
         with pytest.raises(ValueError, match=r"host_pages.*host_size"):

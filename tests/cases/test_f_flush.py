@@ -228,4 +228,5 @@ def test_f19_every_kind_of_flush_voids_handles(flush):
         with pytest.raises(hc.StaleHandleError):
             c.lock(match)
         c.unlock(result.handle)
+        assert c.drain(LONG)  # invalidate does not wait for the save
         assert c.device == (16, 0, 0, 0) and set(c.locks()) <= {0}

@@ -17,7 +17,7 @@ COMMANDS = [command for command in [*IN_TABLE, *WHOLE] if "..." not in command]
 
 def test_they_are_found() -> None:
     options = ("--gemm", "--replay", "--packed", "--both", "--work gemm", "--device cuda")
-    for option in (*options, "link --again"):
+    for option in (*options, "link --again", "tree --trace", "--peer sglang"):
         assert any(option in command for command in COMMANDS), option
 
 
@@ -26,7 +26,8 @@ def test_a_command_is_accepted(
     command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "TRACE.jsonl").touch()
+    for name in ("TRACE.jsonl", "gsm8k_test.jsonl"):
+        (tmp_path / name).touch()
     name, *options = shlex.split(command)
     group = hicache.commands["bench"]
     with hicache.make_context("hicache", ["bench"]) as parent:

@@ -21,7 +21,7 @@ ORDER = (
     ("transfer",),
     ("stats",),
     ("cache",),
-    ("testing",),
+    ("testing", "ranks"),
     ("__init__",),
     ("integrations",),
     ("reference",),

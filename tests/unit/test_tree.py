@@ -118,7 +118,7 @@ def test_an_empty_namespace_leaves_nothing_behind() -> None:
         lambda tree, node: setattr(node, "host_value", np.array([1])),
         lambda tree, node: setattr(node.parent, "value", node.parent.value[:1]),
         lambda tree, node: setattr(node, "start", 4),
-        lambda tree, node: setattr(node, "device_queued", False),
+        lambda tree, node: setattr(node, "device_entry", 0),
         lambda tree, node: setattr(tree.device, "cached", 4),
         lambda tree, node: tree.roots.clear() or tree.root(b"empty"),
     ],

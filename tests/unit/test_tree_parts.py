@@ -94,6 +94,8 @@ def test_a_table_of_many_children_has_each_of_them() -> None:
             assert not table.has(leaves, P)
     assert table.values() == expected and len(table) == len(expected)
     assert all(table.has(node, P) for node in expected)
+    for _ in range(len(expected) // 2):
+        assert table.pop() is expected.pop()
     for node in expected:
         table.remove(node, P)
     assert len(table) == 0 and table.values() == []
@@ -101,6 +103,8 @@ def test_a_table_of_many_children_has_each_of_them() -> None:
 
 def test_a_table_tells_what_is_not_there() -> None:
     table, there, other = ChildTable(), node_of(1, 2, 3, 4), node_of(1, 2, 3, 4, 9, 9, 9, 9)
+    with pytest.raises(IndexError, match="empty"):
+        table.pop()
     table.add(there, P)
     with pytest.raises(KeyError, match="not in this table"):
         table.remove(other, P)

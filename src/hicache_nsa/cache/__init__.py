@@ -1,9 +1,18 @@
 """``HiCache``: device and host tier of one model's KV, kept together by the radix tree."""
 
+from hicache_nsa.cache.agreement import Ready
 from hicache_nsa.cache.facade import HiCache
 from hicache_nsa.cache.flushing import ResetReport
 from hicache_nsa.cache.handles import LockHandle, PrefixMatch
 from hicache_nsa.cache.inserting import InsertResult
 from hicache_nsa.cache.load_back import LoadBack
 
-__all__ = ["HiCache", "InsertResult", "LoadBack", "LockHandle", "PrefixMatch", "ResetReport"]
+__all__ = [
+    "HiCache",
+    "InsertResult",
+    "LoadBack",
+    "LockHandle",
+    "PrefixMatch",
+    "Ready",
+    "ResetReport",
+]

@@ -1,4 +1,7 @@
-"""Taking in finished copies: the one place where the end of a copy changes the tree."""
+"""Taking in finished copies: the one place where the end of a copy changes the tree.
+
+A copy of a tree that was set aside changes nothing: see ``retired``.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,18 @@ from hicache_nsa.cache.copies import Load, Save, free_surplus
 from hicache_nsa.cache.deferred import drop_deferred
 from hicache_nsa.cache.demoting import settle_leaving
 from hicache_nsa.cache.inserting import insert_deferred
+from hicache_nsa.cache.retired import end_load, end_save
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.tree import Node, RadixTree
 
 
-def take_in(state: CacheState, *, limit: int | None = None, in_order: bool = False) -> int:
+def take_in(
+    state: CacheState,
+    *,
+    limit: int | None = None,
+    in_order: bool = False,
+    sound: int | None = None,
+) -> int:
     """Take in finished copies, each direction in the order of submission; returns how many.
 
     in_order: one order over both directions, so that the same number taken in means the same
@@ -29,19 +39,27 @@ def take_in(state: CacheState, *, limit: int | None = None, in_order: bool = Fal
             else:
                 load = None
         if load is not None and load.ticket.done():
+            load.failed_elsewhere = count == sound
             finish_load(state, state.loads.popleft())
         elif save is not None and save.ticket.done():
+            save.failed_elsewhere = count == sound
             finish_save(state, state.saves.popleft())
         else:
             break
         count += 1
+        if sound is not None and count > sound:
+            break
     return count
 
 
 def finish_save(state: CacheState, save: Save) -> None:
     """Publish the host copies of a save, or give its host pages back."""
-    tree = state.tree
-    failed = save.ticket.error is not None
+    retired = state.retired.get(save.tree)
+    if retired is not None:
+        end_save(state, retired, save)
+        return
+    tree = save.tree
+    failed = save.error is not None
     published = 0
     for node in save.nodes():
         if node.save is save:
@@ -72,8 +90,12 @@ def _complete(tree: RadixTree, node: Node, page_size: int) -> bool:
 
 def finish_load(state: CacheState, load: Load) -> None:
     """Publish the device pages of a load, or make its nodes what they were."""
+    retired = state.retired.get(load.tree)
+    if retired is not None:
+        end_load(state, retired, load)
+        return
     load.acked = True
-    if load.ticket.error is not None:
+    if load.error is not None:
         state.counters.failed_loads += 1
         load.failed = True
         _orphan(state, load)
@@ -82,7 +104,7 @@ def finish_load(state: CacheState, load: Load) -> None:
         if node.load is load:
             node.load = None
         if not load.failed:
-            _land(state.tree, load, node, taken)
+            _land(load.tree, load, node, taken)
     state.ledger.cache(load.device_pages[taken])
     load.surplus = load.device_pages[~taken]
     if load.users == 0:
@@ -98,7 +120,7 @@ def finish_load(state: CacheState, load: Load) -> None:
         elif not deferred.loads:
             insert_deferred(state, deferred)
     load.waiting.clear()
-    state.tree.unlock(load.node)
+    load.tree.unlock(load.node)
 
 
 def _land(

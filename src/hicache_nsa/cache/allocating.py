@@ -4,21 +4,46 @@ from __future__ import annotations
 
 from collections import Counter
 
+from hicache_nsa.cache.copies import Copy
 from hicache_nsa.cache.demoting import evict_device_pages
 from hicache_nsa.cache.reclaim import pages_to_evict
+from hicache_nsa.cache.retired import (
+    idle_device_pages,
+    read_device_pages,
+    reclaim_device,
+    void_loading_pages,
+)
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.errors import OutOfPages
 from hicache_nsa.tokens import PageIds
+from hicache_nsa.transfer import D2H, H2D
 
 
-def saves_would_help(state: CacheState, num_pages: int) -> bool:
-    """Whether ``num_pages`` can be had once the saves in flight are in, and not before."""
+def available_device_pages(state: CacheState) -> int:
+    """Device pages that are free, or that eviction and retired trees could give now."""
     tier = state.tree.device
-    missing = num_pages - state.ledger.pool.free_pages - tier.evictable
+    return state.ledger.pool.free_pages + tier.evictable + idle_device_pages(state)
+
+
+def copy_to_await(state: CacheState, num_pages: int) -> Copy | None:
+    """The oldest copy in flight in the way of ``num_pages``, if they can be had once the saves and
+    the void loads in flight are in, and not before.
+    """
+    missing = num_pages - available_device_pages(state)
     if missing <= 0:
-        return False
-    saves = Counter(node for save in state.saves for node in save.node.path())
-    return missing <= sum(tier.count(n) for n, locks in saves.items() if n.lock_ref == locks)
+        return None
+    tree, engine = state.tree, state.engine
+    saves = [] if engine.held(D2H) else state.saves
+    locks = Counter(node for save in saves if save.tree is tree for node in save.node.path())
+    in_saves = sum(tree.device.count(n) for n, count in locks.items() if n.lock_ref == count)
+    if saves:
+        in_saves += read_device_pages(state)
+    if missing <= in_saves:
+        return saves[0]
+    void = [load for load in state.loads if load.tree is not tree and not engine.held(H2D)]
+    if not void or missing > in_saves + void_loading_pages(state):
+        return None
+    return min([*void, *saves], key=lambda copy: copy.number)
 
 
 def allocate_device_pages(
@@ -34,11 +59,12 @@ def allocate_device_pages(
     """
     pool, tier = state.ledger.pool, state.tree.device
     missing = num_pages - pool.free_pages
-    if missing > tier.evictable + tier.leaving:
+    if missing > tier.evictable + tier.leaving + idle_device_pages(state):
         raise OutOfPages(
             f"{_numbers(state, num_pages)}; unlock or free some, or drain() and try again"
         )
-    evict = pages_to_evict(pool, num_pages, state.spare) - tier.leaving
+    evict = pages_to_evict(pool, num_pages, state.spare)
+    evict -= reclaim_device(state, evict) + tier.leaving
     if evict > 0:
         evict_device_pages(state, evict, save=save)
     if pool.free_pages < num_pages:
@@ -58,6 +84,8 @@ def _numbers(state: CacheState, num_pages: int) -> str:
     pool, tier = state.ledger.pool, state.tree.device
     return (
         f"{num_pages} device pages wanted: {pool.free_pages} of {pool.total_pages} are free, "
-        f"{tier.evictable} evictable, {tier.locked} locked ({len(state.saves)} saves in "
-        f"flight), {state.ledger.callers} with callers, {state.ledger.pending} in loads"
+        f"{tier.evictable + idle_device_pages(state)} evictable, "
+        f"{tier.locked + read_device_pages(state)} locked ({len(state.saves)} saves in flight), "
+        f"{state.ledger.callers} with callers, "
+        f"{state.ledger.pending + void_loading_pages(state)} in loads"
     )

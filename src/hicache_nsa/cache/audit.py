@@ -5,31 +5,41 @@ from __future__ import annotations
 import numpy as np
 
 from hicache_nsa.cache.copies import Copy
+from hicache_nsa.cache.retired import (
+    idle_device_pages,
+    idle_host_pages,
+    read_device_pages,
+    read_host_pages,
+    void_loading_pages,
+)
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.errors import require, require_equal
 from hicache_nsa.pools import Pool
 from hicache_nsa.stats import CacheStats, TierStats, snapshot
-from hicache_nsa.tokens import concat_pages
+from hicache_nsa.tokens import PageIds, concat_pages
 from hicache_nsa.tree import Tier
 
 
 def device_stats(state: CacheState) -> TierStats:
     """Device pages by state."""
-    owned = state.ledger.callers + state.ledger.pending
-    return _tier_stats(state.ledger.pool, state.tree.device, owned)
+    owned = state.ledger.callers + state.ledger.pending + void_loading_pages(state)
+    idle, read = idle_device_pages(state), read_device_pages(state)
+    return _tier_stats(state.ledger.pool, state.tree.device, owned, idle, read)
 
 
 def host_stats(state: CacheState) -> TierStats:
     """Host pages by state."""
-    return _tier_stats(state.host, state.tree.host, state.filling)
+    idle, read = idle_host_pages(state), read_host_pages(state)
+    return _tier_stats(state.host, state.tree.host, state.filling, idle, read)
 
 
-def _tier_stats(pool: Pool, tier: Tier, owned: int) -> TierStats:
+def _tier_stats(pool: Pool, tier: Tier, owned: int, idle: int, read: int) -> TierStats:
+    """idle, read: pages of retired trees, as good as free or still read by a copy in flight."""
     return TierStats(
         total_pages=pool.total_pages,
-        free_pages=pool.free_pages,
+        free_pages=pool.free_pages + idle,
         evictable_pages=tier.evictable,
-        locked_pages=tier.locked,
+        locked_pages=tier.locked + read,
         owned_pages=owned,
         free_extents=pool.free_extents,
         largest_free_extent=pool.largest_free_extent,
@@ -55,8 +65,9 @@ def check(state: CacheState) -> None:
     state.host.check()
     state.engine.check()
     nodes = list(state.tree.nodes())
-    state.ledger.check(node.device_pages for node in nodes)
-    _check_host(state)
+    retired_device, retired_host = _retired_pages(state)
+    state.ledger.check((node.device_pages for node in nodes), retired_device)
+    _check_host(state, retired_host)
     for name, tier in (("device", device_stats(state)), ("host", host_stats(state))):
         parts = tier.free_pages + tier.evictable_pages + tier.locked_pages + tier.owned_pages
         require_equal(f"{name} pages by state and in total", parts, tier.total_pages)
@@ -68,16 +79,32 @@ def check(state: CacheState) -> None:
         require(node.save is None or node.save in saves, f"{node} names a save that is over")
 
 
-def _check_host(state: CacheState) -> None:
+def _retired_pages(state: CacheState) -> tuple[PageIds, PageIds]:
+    """Device and host pages of all retired trees that are not free yet."""
+    device, host = [], []
+    for tree, retired in state.retired.items():
+        loads = [load for load in state.loads if load.tree is tree]
+        copies = len(loads) + sum(save.tree is tree for save in state.saves)
+        require_equal("copies in flight of a retired tree", retired.copies, copies)
+        device_pages, host_pages = retired.pages_in_use(loads)
+        device.append(device_pages)
+        host.append(host_pages)
+    return concat_pages(device), concat_pages(host)
+
+
+def _check_host(state: CacheState, retired: PageIds) -> None:
     filling = [save.host_pages for save in state.saves]
     cached = [node.host_pages for node in state.tree.nodes()]
-    used = concat_pages([*filling, *cached])
+    used = concat_pages([*filling, *cached, retired])
     require_equal("host pages in use, each once", len(np.unique(used)), len(used))
     require_equal("host pages being filled", state.filling, sum(map(len, filling)))
     require_equal("host pages in use", len(used), state.host.total_pages - state.host.free_pages)
 
 
 def _check_copy(state: CacheState, copy: Copy) -> None:
+    if copy.tree is not state.tree:
+        require(copy.tree in state.retired, f"a copy in flight at {copy.node} lost its tree")
+        return
     require(not copy.node.removed, f"a copy in flight lost its node {copy.node}")
     for node in copy.nodes():
         require(node.lock_ref > 0, f"{node} is not locked while a copy uses it")

@@ -15,30 +15,37 @@ from hicache_nsa.cache.ledger import Ledger
 from hicache_nsa.plan import Prefix
 from hicache_nsa.tokens import NO_PAGES, PageIds
 from hicache_nsa.transfer import Ticket
-from hicache_nsa.tree import Node
+from hicache_nsa.tree import Node, RadixTree
 
 if TYPE_CHECKING:
     from hicache_nsa.cache.deferred import DeferredInsert
 
 
 class Copy:
-    """Positions ``start .. end - 1`` of the path down to ``node``, page by page."""
+    """Positions ``start .. end - 1`` of the path down to ``node`` of ``tree``, page by page.
+
+    Once ``invalidate`` has set that tree aside the copy is *void*: it ends, nothing is published.
+    failed_elsewhere: another rank's copy failed, and so has this one, whatever its bytes are.
+    """
 
     __slots__ = (
         "device_pages",
         "end",
+        "failed_elsewhere",
         "host_pages",
         "node",
         "number",
         "page_size",
         "start",
         "ticket",
+        "tree",
     )
 
     def __init__(
         self,
         number: int,
         ticket: Ticket,
+        tree: RadixTree,
         node: Node,
         start: int,
         device_pages: PageIds,
@@ -47,12 +54,21 @@ class Copy:
     ) -> None:
         self.number = number
         self.ticket = ticket
+        self.tree = tree
         self.node = node
         self.start = start
         self.end = start + len(device_pages) * page_size
         self.device_pages = device_pages
         self.host_pages = host_pages
         self.page_size = page_size
+        self.failed_elsewhere = False
+
+    @property
+    def error(self) -> str | None:
+        """Why the copy failed, here or on another rank; None while in flight or all went well."""
+        if self.ticket.error is None and self.failed_elsewhere:
+            return "this copy failed on another rank"
+        return self.ticket.error
 
     def nodes(self) -> list[Node]:
         """The nodes of the range as they are now, from the top."""
@@ -96,6 +112,7 @@ class Load(Copy):
         self,
         number: int,
         ticket: Ticket,
+        tree: RadixTree,
         node: Node,
         start: int,
         device_pages: PageIds,
@@ -103,7 +120,7 @@ class Load(Copy):
         page_size: int,
         above: tuple[Load, ...],
     ) -> None:
-        super().__init__(number, ticket, node, start, device_pages, host_pages, page_size)
+        super().__init__(number, ticket, tree, node, start, device_pages, host_pages, page_size)
         self.above = above
         self.users = 0
         self.acked = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hicache_nsa.cache.reclaim import drop_device_pages, free_evicted
+from hicache_nsa.cache.retired import idle_device_pages
 from hicache_nsa.cache.saving import start_save
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.tree import Node
@@ -30,7 +31,7 @@ def evict_device_pages(state: CacheState, num_pages: int, *, save: bool = True) 
     if not (save and state.write_policy.at_eviction and state.host.total_pages):
         return Evicted(drop_device_pages(state, num_pages), 0)
     pool, tier = state.ledger.pool, state.tree.device
-    free, leaving = pool.free_pages, tier.leaving
+    free, leaving = pool.free_pages + idle_device_pages(state), tier.leaving
     demotion = state.tree.demote(num_pages)
     free_evicted(state, demotion.pages)
     try:
@@ -44,7 +45,8 @@ def evict_device_pages(state: CacheState, num_pages: int, *, save: bool = True) 
     for node in demotion.leaving:
         _drop_unsaved(state, node)
         settle_leaving(state, node)
-    return Evicted(pool.free_pages - free, tier.leaving - leaving)
+    free = pool.free_pages + idle_device_pages(state) - free  # a save may reclaim some, too
+    return Evicted(free, tier.leaving - leaving)
 
 
 def settle_leaving(state: CacheState, node: Node) -> None:
@@ -65,6 +67,7 @@ def keep_low_water(state: CacheState) -> None:
     """Under write back: let so many pages leave that ``low_water`` of them will be free."""
     pool, tier = state.ledger.pool, state.tree.device
     wanted = int(state.low_water * pool.total_pages) - pool.free_pages - tier.leaving
+    wanted -= idle_device_pages(state)
     if wanted > 0:
         evict_device_pages(state, wanted)
 

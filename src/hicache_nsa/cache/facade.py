@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from hicache_nsa._core import Fence
 from hicache_nsa.cache import audit, flushing, reclaim
-from hicache_nsa.cache.acks import take_in
-from hicache_nsa.cache.allocating import allocate_device_pages, out_of_pages_yet, saves_would_help
-from hicache_nsa.cache.demoting import evict_device_pages, keep_low_water
+from hicache_nsa.cache.allocating import allocate_device_pages, copy_to_await, out_of_pages_yet
+from hicache_nsa.cache.demoting import evict_device_pages
 from hicache_nsa.cache.flushing import ResetReport
 from hicache_nsa.cache.guard import Guard, atomic
 from hicache_nsa.cache.handles import Epoch, LockHandle, PrefixMatch
@@ -27,6 +24,7 @@ from hicache_nsa.cache.options import (
     share_of_pages,
     threshold_tokens,
 )
+from hicache_nsa.cache.polling import CachePolling
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.cache.write_policy import write_policy as write_policy_of
 from hicache_nsa.formats import PoolFormat
@@ -35,14 +33,14 @@ from hicache_nsa.pools import DevicePool, HostPool
 from hicache_nsa.stats import CacheStats
 from hicache_nsa.streams import Stream, check_stream
 from hicache_nsa.tokens import ExtraKey, PageIds, Tokens, namespace, page_ids, token_span
-from hicache_nsa.transfer import D2H, Ticket, TransferEngine, seconds_of
-from hicache_nsa.tree import RadixTree
+from hicache_nsa.transfer import D2H, Ticket, TransferEngine
+from hicache_nsa.tree import EvictionPolicy, RadixTree
+from hicache_nsa.tree.eviction import eviction_policy_of
 
 SAVE_WAIT_SECONDS = 2.0
-Result = TypeVar("Result")
 
 
-class HiCache:
+class HiCache(CachePolling):
     """Device and host tier of one model's KV. Every method is atomic and may run in any thread.
 
     format: which buffers a page has (``formats.dsa(...)``, ...).
@@ -56,12 +54,14 @@ class HiCache:
     write_policy: ``write_through`` saves at insert; ``write_through_selective`` from the
         ``write_threshold``-th hit of a node; ``write_back`` when it is evicted from the device.
     low_water: share of the device pages (0 to 0.5) that ``poll()`` keeps free under write back.
-    eviction_policy: ``lru`` in this version.
+    eviction_policy: which leaf gives up pages first, in both tiers: ``lru``, ``lfu``, ``fifo``,
+        ``mru``, ``filo``, ``slru``, ``priority``, or an instance of your own
+        ``hicache_nsa.tree.EvictionPolicy``.
     load_back_threshold: tokens; smaller host hits are not loaded. Default one page.
     spare: share of the pages (0 to 0.5) that eviction leaves free, for longer runs; default 0.
     stream: stands in where a call's own ``stream`` is None.
     acks: ``auto`` takes in finished copies in any call, ``poll`` only in ``poll()`` and in calls
-        that wait for all of them (drain, reset, clear, invalidate, close).
+        that wait for all of them (drain, reset, clear, close).
 
     Raises:
         ValueError, TypeError: an argument that doesn't fit, before any memory is made.
@@ -83,7 +83,7 @@ class HiCache:
         write_policy: str = "write_through",
         write_threshold: int = 2,
         low_water: float = 0.0,
-        eviction_policy: str = "lru",
+        eviction_policy: str | EvictionPolicy = "lru",
         load_back_threshold: int | None = None,
         spare: float = 0.0,
         pin_memory: bool | str = "auto",
@@ -92,9 +92,9 @@ class HiCache:
         **engine_options: Any,
     ) -> None:
         check_options(
-            format, io_backend, write_policy, write_threshold, eviction_policy, pin_memory, acks,
-            engine_options,
-        )  # fmt: skip
+            format, io_backend, write_policy, write_threshold, pin_memory, acks, engine_options
+        )
+        policy = eviction_policy_of(eviction_policy)
         threshold = threshold_tokens(load_back_threshold, format)
         spare = share_of_pages(spare, "spare")
         low_water = low_water_share(low_water, write_policy)
@@ -105,7 +105,7 @@ class HiCache:
         self._polled = acks == "poll"
         self._state = CacheState(
             format=format,
-            tree=RadixTree(format.page_size),
+            tree=RadixTree(format.page_size, policy),
             ledger=Ledger(device_pool),
             host=host,
             engine=TransferEngine(
@@ -125,33 +125,6 @@ class HiCache:
             f"HiCache({self.format.name}, {pool.device}: {pool.num_pages} pages, "
             f"host: {host.num_pages} pages of {self.format.page_bytes} B, {host.layout})"
         )
-
-    # -- what it is made of ---------------------------------------------------------------------
-
-    @property
-    def format(self) -> PoolFormat:
-        """The format of every page."""
-        return self._state.format
-
-    @property
-    def tree(self) -> RadixTree:
-        """The radix tree, for reading: nodes with ``value``, ``host_value``, ``lock_ref``."""
-        return self._state.tree
-
-    @property
-    def device_pool(self) -> DevicePool:
-        """The device pages; ``device_pool.buffers`` are the tensors."""
-        return self._state.ledger.pool
-
-    @property
-    def host_pool(self) -> HostPool:
-        """The host pages; ``host_pool.page_view`` shows their bytes."""
-        return self._state.host
-
-    @property
-    def engine(self) -> TransferEngine:
-        """The transfer engine."""
-        return self._state.engine
 
     # -- the life of a request ------------------------------------------------------------------
 
@@ -191,9 +164,10 @@ class HiCache:
         """``num_pages`` device pages for the caller, int64, neighbours where possible.
 
         Evicts what is missing (and ``spare`` pages) and no more. Where that is not enough because
-        pages are still being saved, waits for those saves (not with ``acks="poll"``), with the
-        lock and the GIL released, as long as one ends every SAVE_WAIT_SECONDS. Under ``write_back``
-        the saves start here; once two have failed, pages are dropped without.
+        pages are still being saved, or loaded for a tree that ``invalidate`` gave up, waits for
+        those copies (not with ``acks="poll"``), with the lock and the GIL released, as long as one
+        ends every SAVE_WAIT_SECONDS. Under ``write_back`` the saves start here; once two have
+        failed, pages are dropped without.
 
         Raises:
             OutOfPages: not enough even so, with the numbers; nothing changed (under ``write_back``
@@ -310,30 +284,6 @@ class HiCache:
         self._take_in()
         return reclaim.evict_host_pages(self._state, pages) * self._state.page_size
 
-    @atomic
-    def poll(self, limit: int | None = None) -> int:
-        """Take in finished copies (at most ``limit``): publish, unlock, report. Returns how many.
-
-        With ``acks="poll"`` in the order of submission over both directions. Under ``write_back``
-        pages are then demoted until ``low_water`` of the device will be free.
-        """
-        bound = None if limit is None else count_of(limit, "limit")
-        count = take_in(self._state, limit=bound, in_order=self._polled)
-        keep_low_water(self._state)
-        return count
-
-    def drain(self, timeout: float | None = None) -> bool:
-        """Wait until no copy is in flight and all are in; False after ``timeout`` seconds."""
-        seconds = seconds_of(timeout)
-        limit = None if seconds is None else time.monotonic() + seconds
-        while True:
-            ticket = self._oldest_ticket()
-            if ticket is None:
-                return True
-            left = None if limit is None else max(limit - time.monotonic(), 0.0)
-            if not ticket.wait_end(left):
-                return False
-
     # -- flush ----------------------------------------------------------------------------------
 
     def reset(self) -> ResetReport:
@@ -349,12 +299,18 @@ class HiCache:
         """Empty both tiers. Pages that callers own stay theirs."""
         self._when_idle(flushing.clear)
 
+    @atomic
     def invalidate(self) -> None:
-        """The weights changed: ``clear()``, and no page computed before can come back.
+        """The weights changed: both tiers empty, and no page computed before can come back.
 
-        Pages allocated before can only be freed; ``insert`` of one raises ``StaleHandleError``.
+        Locks are void, handles and matches stale. Pages that callers own stay theirs and can only
+        be freed; ``insert`` of one raises ``StaleHandleError``.
+        Waits for nothing, and takes as long for any number of cached pages. What was cached counts
+        as evictable and is freed bit by bit: in ``poll``, where pages are needed, and all of it in
+        ``stats``, ``drain``, ``reset`` and ``clear``. Copies in flight end without effect; their
+        pages are free from their ack on.
         """
-        self._when_idle(flushing.invalidate)
+        flushing.invalidate(self._state, self._state.fence(None))
 
     # -- looking at it --------------------------------------------------------------------------
 
@@ -363,11 +319,6 @@ class HiCache:
         """Pages by state in both tiers, copies in flight, and the counters."""
         self._take_in()
         return audit.stats(self._state)
-
-    @atomic
-    def check(self) -> None:
-        """Walk everything; raise ``InvariantError`` with both sides of a broken equation."""
-        audit.check(self._state)
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -393,42 +344,23 @@ class HiCache:
 
     @atomic
     def _allocate(self, num_pages: int, may_wait: bool, failed: int) -> PageIds | Ticket:
-        """The pages, or the oldest of the saves that stand in their way.
+        """The pages, or the oldest of the copies that stand in their way.
 
         failed: saves that had failed when the caller came; after one more it is tried once more.
         """
         self._take_in()
         state = self._state
         save = state.counters.failed_saves <= failed + 1
-        waits = may_wait and not self._polled and not self.engine.held(D2H)
-        if waits and saves_would_help(state, num_pages):
-            return state.saves[0].ticket
+        waits = may_wait and not self._polled
+        copy = copy_to_await(state, num_pages) if waits else None
+        if copy is not None:
+            return copy.ticket
         pages = allocate_device_pages(state, num_pages, save=save)
         if pages is not None:
             return pages
-        if waits:
+        if waits and not self.engine.held(D2H):
             return state.saves[0].ticket
         raise out_of_pages_yet(state, num_pages)
-
-    def _when_idle(self, action: Callable[[CacheState, Fence | None], Result]) -> Result:
-        """Wait, with the lock released, until no copy is in flight; act before one can start."""
-        while True:
-            with self._guard.lock:
-                ticket = self._oldest_ticket()
-                if ticket is None:
-                    return action(self._state, self._state.fence(None))
-            ticket.wait_end()
-
-    def _take_in(self) -> None:
-        if not self._polled and (self._state.loads or self._state.saves):
-            take_in(self._state)
-
-    @atomic
-    def _oldest_ticket(self) -> Ticket | None:
-        """Take in what has ended; the ticket of the copy to be taken in next, or None."""
-        take_in(self._state, in_order=self._polled)
-        first = [copies[0] for copies in (self._state.loads, self._state.saves) if copies]
-        return min(first, key=lambda copy: copy.number).ticket if first else None
 
     def _release_load(self, load: LoadBack, stream: Stream) -> None:
         with self._guard.lock:

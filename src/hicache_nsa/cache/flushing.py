@@ -1,4 +1,7 @@
-"""reset, clear, invalidate: what stays and what goes. No copy is in flight when they run."""
+"""reset, clear, invalidate: what stays and what goes.
+
+No copy is in flight when the first two run; invalidate goes ahead of copies in flight.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hicache_nsa._core import Fence
+from hicache_nsa.cache.retired import reclaim_all, retire
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.tokens import PageIds, concat_pages
 from hicache_nsa.tree.flush import flush_device
@@ -25,6 +29,7 @@ class ResetReport:
 
 def reset(state: CacheState, fence: Fence | None) -> ResetReport:
     """Device values and locks cleared, host values kept."""
+    reclaim_all(state)
     flushed = flush_device(state.tree)
     _free_device(state, flushed.device_pages, fence)
     state.host.free(flushed.host_pages)
@@ -35,11 +40,12 @@ def reset(state: CacheState, fence: Fence | None) -> ResetReport:
 
 def clear(state: CacheState, fence: Fence | None) -> None:
     """Both tiers empty. Pages that callers own stay theirs."""
+    reclaim_all(state)
     tree = state.tree
     nodes = list(tree.nodes())
     device = concat_pages(node.device_pages for node in nodes)
     host = concat_pages(node.host_pages for node in nodes)
-    state.counters.dropped_tokens += sum(node.end - node.start for node in nodes)
+    state.counters.dropped_tokens += tree.tokens
     tree.device.clear()
     tree.host.clear()
     tree.forget_nodes()
@@ -49,8 +55,12 @@ def clear(state: CacheState, fence: Fence | None) -> None:
 
 
 def invalidate(state: CacheState, fence: Fence | None) -> None:
-    """``clear``, and pages allocated before can't be inserted any more."""
-    clear(state, fence)
+    """Set the tree aside, in a time that does not depend on its size; see ``retired``.
+
+    Pages allocated before can't be inserted any more.
+    """
+    retire(state, fence)
+    state.epoch = state.epoch.next()
     state.version += 1
 
 

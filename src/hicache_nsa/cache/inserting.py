@@ -9,6 +9,7 @@ import numpy as np
 from hicache_nsa.cache.deferred import DeferredInsert, defer, drop_deferred, keep_or_free
 from hicache_nsa.cache.handles import LockHandle
 from hicache_nsa.cache.insertion import Insertion
+from hicache_nsa.cache.retired import refuse_retired
 from hicache_nsa.cache.saving import save_due
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.errors import StaleHandleError
@@ -44,6 +45,7 @@ def insert_pages(state: CacheState, insertion: Insertion, lock: bool) -> InsertR
     Raises:
         ValueError, StaleHandleError: a page can't be inserted; nothing changed.
     """
+    refuse_retired(state, insertion.pages)
     prefix = _find(state, insertion)
     plan = plan_insert(prefix, insertion.pages, state.ledger, state.page_size)
     _require_current(state, insertion.pages)
@@ -99,6 +101,7 @@ def _put_into_tree(
     state.ledger.cache(given[plan.taken])
     node = tree.cut(prefix.path[-1], end) if prefix.path else None
     path = [] if node is None else node.path()
+    tree.touch(path, hit=False, priority=insertion.priority)  # before it is queued by its key
     for shared in path:
         have = shared.start + tree.device.count(shared) * size
         stop = min(shared.end, limit)
@@ -107,14 +110,9 @@ def _put_into_tree(
             tree.set_device(shared, np.concatenate([shared.device_pages, more]))
     if end < limit:
         parent = node or tree.root(insertion.namespace)
-        node = tree.add(parent, insertion.tokens.slice(end, limit))
+        node = tree.add(parent, insertion.tokens.slice(end, limit), insertion.priority)
         path.append(node)
         tree.set_device(node, given[end // size : plan.upto])
-    if node is None:
-        return None
-    tree.touch(path, hit=False)
-    for used in path:
-        used.priority = max(used.priority, insertion.priority)
     save_due(state, path)
     return node
 

@@ -73,6 +73,19 @@ class Ledger:
         self.busy(pages, fence)
         self.pool.free(pages)
 
+    def set_aside(self) -> dict[int, Holder]:
+        """Who has the PENDING pages: whoever takes this over frees them, by ``reclaim``."""
+        holders, self.holder = self.holder, {}
+        self.pending = 0
+        return holders
+
+    def reclaim(self, pages: PageIds, fence: Fence | None) -> None:
+        """TREE, or PENDING and set aside -> FREE."""
+        if len(pages):
+            self.owner[pages] = Owner.FREE
+            self.busy(pages, fence)
+            self.pool.free(pages)
+
     def take_back(self, pages: PageIds) -> None:
         """PENDING -> CALLER."""
         self._leave(pages)
@@ -118,17 +131,25 @@ class Ledger:
                 f"({len(wrong)} of {len(pages)} pages are not the caller's)"
             )
 
-    def check(self, cached: Iterator[PageIds]) -> None:
-        """Compare with the pages that the tree has; raise ``InvariantError``."""
+    def check(self, cached: Iterator[PageIds], retired: PageIds) -> None:
+        """Compare with the pages that the tree, and retired trees, have; raise
+        ``InvariantError``.
+        """
         counts = np.bincount(self.owner, minlength=4)
+        old = np.bincount(self.owner[retired], minlength=4)
+        require_equal("retired pages, each once", len(np.unique(retired)), len(retired))
+        require_equal("retired pages that are free or a caller's", int(old[:2].sum()), 0)
         require_equal("callers' pages", self.callers, int(counts[Owner.CALLER]))
-        require_equal("pending pages", self.pending, int(counts[Owner.PENDING]))
+        require_equal(
+            "pending pages", self.pending, int(counts[Owner.PENDING] - old[Owner.PENDING])
+        )
         require_equal("holders", len(self.holder), self.pending)
         in_tree = concat_pages(cached)
         require_equal("pages in the tree, each once", len(np.unique(in_tree)), len(in_tree))
-        require_equal("cached pages", len(in_tree), int(counts[Owner.TREE]))
+        require_equal("cached pages", len(in_tree), int(counts[Owner.TREE] - old[Owner.TREE]))
         require_equal(
             "owners of the tree's pages", set(self.owner[in_tree].tolist()) - {Owner.TREE}, set()
         )
         in_use = self.pool.total_pages - self.pool.free_pages
-        require_equal("pages in use", self.callers + self.pending + len(in_tree), in_use)
+        known = self.callers + self.pending + len(in_tree) + len(retired)
+        require_equal("pages in use", known, in_use)

@@ -82,15 +82,26 @@ class LoadBack:
             load.ticket.wait_layer(layer, waiting)
 
     def done(self) -> bool:
-        """True once every copy behind these pages has ended, well or not."""
+        """True once every copy behind these pages has ended, well or not.
+
+        Ranks get there at different times and decide by ``acked`` instead.
+        """
         return all(load.ticket.done() for load in self._loads)
+
+    @property
+    def acked(self) -> bool:
+        """True once every copy behind these pages was taken in; ``error`` is final then.
+
+        With ``acks="poll"`` the same on all ranks, and so is then whether there is an ``error``.
+        """
+        return all(load.acked for load in self._loads)
 
     @property
     def error(self) -> str | None:
         """Why (the first of) the copies failed; None while in flight or when all went well."""
         for load in self._loads:
-            if load.ticket.error is not None:
-                return load.ticket.error
+            if load.error is not None:
+                return load.error
         return None
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from hicache_nsa.cache.allocating import allocate_device_pages
+from hicache_nsa.cache.allocating import allocate_device_pages, available_device_pages
 from hicache_nsa.cache.copies import Load, drop_user
 from hicache_nsa.cache.handles import PrefixMatch
 from hicache_nsa.cache.load_back import LoadBack
@@ -78,7 +78,7 @@ def _room(state: CacheState, path: list[Node]) -> int:
     """Device pages that are free or that eviction could free without touching ``path``."""
     tier = state.tree.device
     own = sum(tier.count(node) for node in path if node.lock_ref == 0)
-    return state.ledger.pool.free_pages + tier.evictable - own
+    return available_device_pages(state) - own
 
 
 def _submit(state: CacheState, node: Node, plan: LoadPlan, above: tuple[Load, ...]) -> Load | None:
@@ -96,7 +96,7 @@ def _submit(state: CacheState, node: Node, plan: LoadPlan, above: tuple[Load, ..
         state.ledger.free(device_pages, None)
         raise
     load = Load(
-        state.next_copy(), ticket, node, plan.start, device_pages, plan.host_pages,
+        state.next_copy(), ticket, state.tree, node, plan.start, device_pages, plan.host_pages,
         state.page_size, above,
     )  # fmt: skip
     state.ledger.set_pending(device_pages, load)

@@ -10,8 +10,6 @@ from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import one_of, positive_int
 from hicache_nsa.transfer import IO_BACKENDS
 
-EVICTION_POLICIES = ("lru",)
-LATER_EVICTION_POLICIES = ("lfu", "fifo", "mru", "filo", "slru", "priority")
 ACKS = ("auto", "poll")
 MOST_SHARE = 0.5
 
@@ -21,7 +19,6 @@ def check_options(
     io_backend: Any,
     write_policy: Any,
     write_threshold: Any,
-    eviction_policy: Any,
     pin_memory: Any,
     acks: Any,
     engine_options: dict[str, Any],
@@ -33,7 +30,6 @@ def check_options(
         )
     one_of(io_backend, "io_backend", IO_BACKENDS)
     one_of(write_policy, "write_policy", WRITE_POLICIES)
-    _available(eviction_policy, "eviction_policy", EVICTION_POLICIES, LATER_EVICTION_POLICIES)
     positive_int(write_threshold, "write_threshold")
     one_of(acks, "acks", ACKS)
     if not isinstance(pin_memory, bool) and pin_memory != "auto":
@@ -68,11 +64,3 @@ def low_water_share(low_water: Any, write_policy: str) -> float:
             f"does, not {write_policy!r}; leave it at 0"
         )
     return share
-
-
-def _available(value: Any, name: str, now: tuple[str, ...], later: tuple[str, ...]) -> None:
-    one_of(value, name, (*now, *later))
-    if value in later:
-        raise ValueError(
-            f"{name}={value!r} is not in this version of hicache-nsa yet; it has {', '.join(now)}"
-        )

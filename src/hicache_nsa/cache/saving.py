@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hicache_nsa.cache.copies import Save
 from hicache_nsa.cache.reclaim import evict_host_pages, pages_to_evict
+from hicache_nsa.cache.retired import idle_host_pages, reclaim_host
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.plan import plan_save
 from hicache_nsa.transfer import D2H
@@ -33,9 +34,10 @@ def start_save(state: CacheState, node: Node) -> Save | None:
         return None
     tree = state.tree
     tree.lock(node)  # what lies above must not make room for what lies below
-    count = min(wanted, state.host.free_pages + tree.host.evictable)
+    count = min(wanted, state.host.free_pages + tree.host.evictable + idle_host_pages(state))
     evict = pages_to_evict(state.host, count, state.spare)
-    if evict:
+    evict -= reclaim_host(state, evict)
+    if evict > 0:
         evict_host_pages(state, evict)
     state.counters.refused_save_tokens += (wanted - count) * size
     if count == 0:
@@ -52,7 +54,9 @@ def start_save(state: CacheState, node: Node) -> Save | None:
         raise
     end = plan.start + count * size
     deepest = next(n for n in path if n.end >= end)
-    save = Save(state.next_copy(), ticket, deepest, plan.start, device_pages, host_pages, size)
+    save = Save(
+        state.next_copy(), ticket, tree, deepest, plan.start, device_pages, host_pages, size
+    )
     for covered in save.nodes():
         covered.save = save
     tree.lock(deepest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from hicache_nsa._core import Fence
 from hicache_nsa.cache.copies import Load, Save
@@ -17,6 +18,9 @@ from hicache_nsa.streams import Stream
 from hicache_nsa.transfer import TransferEngine
 from hicache_nsa.tree import RadixTree
 
+if TYPE_CHECKING:
+    from hicache_nsa.cache.retired import Retired
+
 
 @dataclass
 class CacheState:
@@ -24,6 +28,7 @@ class CacheState:
 
     loads, saves: copies in flight, oldest first.
     epoch: changes at every flush. version: changes at every ``invalidate``.
+    retired: trees that ``invalidate`` set aside, the oldest first, until nothing of them is left.
     filling: host pages that saves in flight are writing.
     spare: share of each tier's pages that eviction leaves free.
     low_water: share of the device pages that write back keeps free ahead of need.
@@ -43,6 +48,7 @@ class CacheState:
     version: int = 0
     loads: deque[Load] = field(default_factory=deque)
     saves: deque[Save] = field(default_factory=deque)
+    retired: dict[RadixTree, Retired] = field(default_factory=dict)
     filling: int = 0
     copies: int = 0
     counters: Counters = field(default_factory=Counters)

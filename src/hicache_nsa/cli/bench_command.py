@@ -1,38 +1,34 @@
-"""``hicache bench``: what copies do on this machine, alone and beside a model that computes."""
+"""``hicache bench``: what copies and the tree do on this machine."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from hicache_nsa.bench.settings import MODES, OverlapSettings, TransferSettings
 from hicache_nsa.cli.bench_options import common_options, json_option, list_option
+from hicache_nsa.cli.bench_run import Show, run_bench, told_as_exit_code
+from hicache_nsa.cli.bench_tree_command import tree
 from hicache_nsa.cli.json_output import write_json
 from hicache_nsa.cli.option_types import gpu, name_of, ratio
-from hicache_nsa.demo.extra import INSTALL_EXTRA
-from hicache_nsa.errors import HiCacheError
 from hicache_nsa.transfer import DIRECTIONS
 
-if TYPE_CHECKING:
-    from hicache_nsa.bench.bench import Bench
-
-EXTRA_MODULES = {"torch", "rich"}
 TRANSFER = TransferSettings()
 OVERLAP = OverlapSettings()
 
 
 @click.group()
 def bench() -> None:
-    """Measure copies on this machine; transfer and overlap verify every byte.
+    """Measure copies and the tree on this machine; transfer and overlap verify every byte.
 
-    Exit code 1 if a byte is wrong, a copy fails or ^C ends it early, which prints what is there.
+    Exit code 1 if a byte or a match is wrong, a copy fails or ^C ends it early, which prints what
+    is there.
     """
+
+
+bench.add_command(tree)
 
 
 @bench.command()
@@ -70,7 +66,7 @@ def transfer(json_target: str | None, directions: tuple[str, ...] = (), **option
     from hicache_nsa.bench.transfer import TransferBench
 
     settings = TransferSettings(**_renamed(options, direction="directions", mode="modes"))
-    _run(lambda: TransferBench(settings), json_target)
+    run_bench(lambda: TransferBench(settings), _load_show, json_target)
 
 
 @bench.command()
@@ -91,7 +87,7 @@ def overlap(json_target: str | None, **options: Any) -> None:
     from hicache_nsa.bench.overlap import OverlapBench
 
     settings = OverlapSettings(**_renamed(options))
-    _run(lambda: OverlapBench(settings), json_target)
+    run_bench(lambda: OverlapBench(settings), _load_show, json_target)
 
 
 @bench.command()
@@ -111,7 +107,7 @@ def link(device: str, again: bool, json_target: str | None) -> None:
     It is measured once a machine and kept. piece: one of a batch of contiguous copies; rectangle:
     one 2-D copy; kernel: one layer by the GPU's kernel.
     """
-    with _told_as_exit_code():
+    with told_as_exit_code():
         from hicache_nsa.bench.link import link_report
         from hicache_nsa.cli.link_table import print_link
 
@@ -128,46 +124,7 @@ def _renamed(options: dict[str, Any], **more: str) -> dict[str, Any]:
     return {new.get(name, name): value for name, value in options.items()}
 
 
-def _run(make: Callable[[], Bench[Any]], json_target: str | None) -> None:
-    """Make and run a bench, print its report, and end with its exit code."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # torch's threads leave the cores to copies
-    with _told_as_exit_code():
-        passed = _measured(make, json_target)
-    sys.exit(0 if passed else 1)
-
-
-@contextmanager
-def _told_as_exit_code() -> Iterator[None]:
-    """What the machine, a copy or a missing extra refuses is a message and exit code 1."""
-    try:
-        yield
-    except (HiCacheError, OSError) as error:
-        raise click.ClickException(str(error)) from error
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in EXTRA_MODULES:
-            raise
-        raise click.ClickException(f"the bench needs {missing}: {INSTALL_EXTRA}") from error
-
-
-def _measured(make: Callable[[], Bench[Any]], json_target: str | None) -> bool:
-    """Whether all went well. Shows the report also when a copy fails: what came before stands."""
+def _load_show() -> Show:
     from hicache_nsa.cli.bench_table import print_report
-    from hicache_nsa.cli.progress import progress_bar
 
-    try:
-        prepared = make()
-    except ValueError as error:  # sizes that do not fit each other, a filter that matches nothing
-        raise click.UsageError(str(error)) from error
-    report = prepared.report
-    with prepared:
-        try:
-            with progress_bar(prepared.steps) as step:
-                prepared.run(step)
-        except HiCacheError as error:
-            report.error = str(error)
-    if json_target != "-":
-        print_report(report)
-    if json_target is not None:
-        write_json(json_target, report.to_json(), report.machine)
-    return report.passed
+    return print_report

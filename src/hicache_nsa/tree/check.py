@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hicache_nsa.errors import require, require_equal
 from hicache_nsa.tree.node import Node
@@ -21,6 +21,7 @@ def check_tree(tree: RadixTree) -> None:
     nodes = list(tree.nodes())
     for node in nodes:
         _check_node(tree, node)
+    require_equal("tokens of the tree", tree.tokens, sum(node.end - node.start for node in nodes))
     for tier in (tree.device, tree.host):
         _check_tier(tier, nodes, tree.page_size)
 
@@ -62,8 +63,36 @@ def _check_tier(tier: Tier, nodes: list[Node], page_size: int) -> None:
         if with_pages:
             pages = (node.end - node.start) // page_size
             require_equal(f"{name} pages above a child that is there", count, pages)
-        if node.lock_ref == 0 and tier.is_leaf(node):
-            require(tier.is_queued(node), f"{name} leaf is not queued for eviction")
     require_equal(f"{tier.name} cached pages", tier.cached, cached)
     require_equal(f"{tier.name} locked pages", tier.locked, locked)
     require_equal(f"{tier.name} leaving pages", tier.leaving, leaving)
+    _check_queue(tier, nodes)
+
+
+def _check_queue(tier: Tier, nodes: list[Node]) -> None:
+    """Every unlocked leaf has one live entry, never behind its key, and not much else is there."""
+    queued: dict[Node, Any] = {}
+    stale = 0
+    for key, _, number, node in tier.entries():
+        if number != tier.entry(node):
+            stale += 1
+            continue
+        require(node not in queued, f"{node}: {tier.name} queue has it twice")
+        require(tier.count(node) > 0, f"{node}: {tier.name} queue has it without pages there")
+        queued[node] = key
+    require_equal(f"{tier.name} queue: stale entries", tier.stale_entries, stale)
+    require_equal(f"{tier.name} queue: live entries", tier.live_entries, len(queued))
+    require(stale <= len(queued), f"{tier.name} queue: {stale} stale entries, {len(queued)} live")
+    known = 0
+    for node in nodes:
+        if node not in queued:
+            require_equal(f"{node}: number of no entry of the {tier.name}", tier.entry(node), 0)
+            evictable = node.lock_ref == 0 and tier.is_leaf(node)
+            require(not evictable, f"{node}: {tier.name} leaf is not queued for eviction")
+            continue
+        known += 1
+        key, now = queued[node], tier.policy.key(node)
+        behind = now < key or (tier.policy.may_fall and key < now)
+        require(not behind, f"{node}: {tier.name} queue has it by {key}, its key is {now}")
+    require_equal(f"{tier.name} queue: nodes of the tree", known, len(queued))
+    tier.check_queue()

@@ -54,6 +54,7 @@ def flush_device(tree: RadixTree) -> Flushed:
         tree.host.cached += len(node.host_pages)
     for node in kept:
         tree.host.offer(node)
+    tree.tokens -= dropped
     for root in [root for root in tree.roots.values() if not root.children]:
         del tree.roots[root.namespace]
     return Flushed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from hicache_nsa._core import ChildTable, TokenSpan, unpack_tokens, untrack
@@ -22,9 +23,10 @@ class Node:
     leaving: how many of the last device pages leave the device once their save is in (write back);
         until then they go on matching. No page below them stays.
 
-    hits: creation is 1, each counted match one more. priority: the highest that an insert gave.
-        Later eviction orders and write policies use them; ``lru`` and ``write_through`` do not.
-    device_children, device_queued, host_children, host_queued: kept by ``Tier``.
+    created, last_access: ticks of the tree's clock, which every use moves on; the upper part of a
+        split was created when the whole was. hits: creation is 1, each counted match one more.
+        priority: the highest that an insert gave. Eviction policies order leaves by these four.
+    device_children, device_entry, host_children, host_entry: kept by ``Tier``.
 
     Positions, not nodes, say what a copy in flight covers, so a split needs no bookkeeping there.
     A node that was removed keeps its ``parent``: whoever still holds it climbs to what is left.
@@ -38,12 +40,13 @@ class Node:
 
     __slots__ = (
         "children",
+        "created",
         "device_children",
-        "device_queued",
+        "device_entry",
         "end",
         "hits",
         "host_children",
-        "host_queued",
+        "host_entry",
         "last_access",
         "leaving",
         "load",
@@ -72,11 +75,12 @@ class Node:
         self.load: Any = None
         self.save: Any = None
         self.leaving = 0
+        self.created = 0
         self.last_access = 0
         self.hits = 0
         self.priority = 0
-        self.device_queued = False
-        self.host_queued = False
+        self.device_entry = 0
+        self.host_entry = 0
         self.removed = False
         untrack(self)
 
@@ -166,6 +170,18 @@ class Node:
             f"Node({self.start}..{self.end}, device={len(self.device_pages)} "
             f"host={len(self.host_pages)} pages, lock_ref={self.lock_ref})"
         )
+
+
+def forget_below(nodes: Iterable[Node]) -> None:
+    """Take everything below ``nodes`` out of the tree, and cut its cycles."""
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        below = node.children.values()
+        node.children = NO_CHILDREN
+        for child in below:
+            child.removed = True
+        stack.extend(below)
 
 
 class Root(Node):

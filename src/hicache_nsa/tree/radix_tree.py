@@ -21,7 +21,8 @@ from hicache_nsa._core import TokenSpan, pack_tokens, walk
 from hicache_nsa.formats.checks import positive_int
 from hicache_nsa.tokens import NO_PAGES, PageIds, concat_pages
 from hicache_nsa.tree.check import check_tree
-from hicache_nsa.tree.node import NO_CHILDREN, Node, Root
+from hicache_nsa.tree.eviction import EvictionPolicy, eviction_policy_of
+from hicache_nsa.tree.node import Node, Root, forget_below
 from hicache_nsa.tree.tier import DeviceTier, Tier
 
 
@@ -58,16 +59,24 @@ def _share(copy: _Range | None, position: int) -> tuple[_Range | None, _Range | 
 class RadixTree:
     """See the module. Not thread-safe; ``HiCache`` holds its lock.
 
-    page_size: tokens a page.
+    page_size: tokens a page. eviction_policy: a name or an ``EvictionPolicy``, for both tiers.
     roots: one root a namespace (``tokens.namespace``); a namespace without nodes has none.
+    tokens: in all nodes, each once, whichever tiers have them.
     """
 
-    def __init__(self, page_size: int) -> None:
+    def __init__(self, page_size: int, eviction_policy: str | EvictionPolicy = "lru") -> None:
         self.roots: dict[bytes, Root] = {}
         self.page_size = positive_int(page_size, "page_size")
-        self.device = DeviceTier()
-        self.host = Tier("host", "host_value", "host_children", "host_queued")
+        policy = eviction_policy_of(eviction_policy)
+        self.device = DeviceTier(policy)
+        self.host = Tier("host", "host_value", "host_children", "host_entry", policy)
         self.clock = 0
+        self.tokens = 0
+        self._keys_may_fall = policy.may_fall
+
+    def successor(self) -> RadixTree:
+        """An empty tree with the same settings."""
+        return RadixTree(self.page_size, self.device.policy)
 
     def __del__(self) -> None:
         self.forget_nodes()  # the garbage collector does not see them
@@ -106,11 +115,15 @@ class RadixTree:
             root = self.roots[namespace] = Root(namespace)
         return root
 
-    def add(self, parent: Node, key: TokenSpan) -> Node:
-        """A new leaf below ``parent``, with no pages yet and hit 1. ``key`` is copied."""
+    def add(self, parent: Node, key: TokenSpan, priority: int = 0) -> Node:
+        """A new leaf below ``parent``, used now, with no pages yet and hit 1. ``key`` is copied."""
         node = Node(pack_tokens(key), parent, parent.end, parent.end + len(key))
+        self.clock += 1
+        node.created = node.last_access = self.clock
         node.hits = 1
+        node.priority = priority
         parent.attach(node, self.page_size)
+        self.tokens += len(key)
         return node
 
     def split(self, node: Node, position: int) -> Node:
@@ -122,8 +135,8 @@ class RadixTree:
         at = position - node.start
         upper = node.insert_above(at, self.page_size)
         upper.lock_ref = node.lock_ref
-        upper.last_access, upper.hits = node.last_access, node.hits
-        upper.priority = node.priority
+        upper.created, upper.last_access = node.created, node.last_access
+        upper.hits, upper.priority = node.hits, node.priority
         upper.load, node.load = _share(node.load, position)
         upper.save, node.save = _share(node.save, position)
         pages = at // self.page_size
@@ -138,13 +151,19 @@ class RadixTree:
             return node
         return self.split(node, position)
 
-    def touch(self, path: list[Node], *, hit: bool) -> None:
-        """Mark the nodes as used now; ``hit`` also counts a hit."""
-        self.clock += 1
+    def touch(self, path: list[Node], *, hit: bool, priority: int | None = None) -> None:
+        """Mark the nodes as used now; ``hit`` also counts a hit, ``priority`` raises theirs."""
+        self.clock = now = self.clock + 1
         for node in path:
-            node.last_access = self.clock
+            node.last_access = now
             if hit:
                 node.hits += 1
+            if priority is not None and priority > node.priority:
+                node.priority = priority
+        if self._keys_may_fall:
+            for node in path:
+                self.device.queue_anew(node)
+                self.host.queue_anew(node)
 
     # -- locks --------------------------------------------------------------------------------
 
@@ -184,11 +203,17 @@ class RadixTree:
         while num_pages > 0 and (node := tier.pop_victim()) is not None:
             pages = tier.pages(node)
             assert pages is not None
-            keep = max(len(pages) - num_pages, 0)
-            taken.append(pages[keep:])
-            num_pages -= len(pages) - keep
-            tier.set_pages(node, pages[:keep].copy())
+            keep = len(pages) - num_pages
+            if keep > 0:
+                taken.append(pages[keep:])
+                tier.set_pages(node, pages[:keep].copy())
+            else:
+                taken.append(pages)
+                tier.set_pages(node, None)
+            num_pages -= len(taken[-1])
             dropped += self.trim(node)
+        if len(taken) == 1:
+            return Eviction(taken[0], dropped)
         return Eviction(np.concatenate(taken) if taken else NO_PAGES, dropped)
 
     def demote(self, num_pages: int) -> Demotion:
@@ -220,6 +245,7 @@ class RadixTree:
         dropped = node.end - node.start - keep
         if dropped == 0:
             return 0
+        self.tokens -= dropped
         if keep == 0:
             self.remove(node)
             return dropped
@@ -239,12 +265,9 @@ class RadixTree:
         """Take out all nodes, whatever they have in the tiers; what callers hold of them is freed
         when they let go. The counts of the tiers are for the caller to clear.
         """
-        for node in list(self.nodes()):
-            node.removed = True
-            node.children = NO_CHILDREN
-        for root in self.roots.values():
-            root.children = NO_CHILDREN
+        forget_below(self.roots.values())
         self.roots.clear()
+        self.tokens = 0
 
     def check(self) -> None:
         """Walk the whole tree; raise ``InvariantError`` if a rule of this module is broken."""

@@ -1,0 +1,62 @@
+"""``CacheView``: what a cache is made of and what it looks like now. Nothing here changes it."""
+
+from __future__ import annotations
+
+from hicache_nsa.cache import agreement, audit
+from hicache_nsa.cache.guard import Guard, atomic
+from hicache_nsa.cache.state import CacheState
+from hicache_nsa.formats import PoolFormat
+from hicache_nsa.pools import DevicePool, HostPool
+from hicache_nsa.transfer import TransferEngine
+from hicache_nsa.tree import RadixTree
+
+
+class CacheView:
+    """The part of ``HiCache`` that only looks."""
+
+    _guard: Guard
+    _state: CacheState
+
+    # -- what it is made of ---------------------------------------------------------------------
+
+    @property
+    def format(self) -> PoolFormat:
+        """The format of every page."""
+        return self._state.format
+
+    @property
+    def tree(self) -> RadixTree:
+        """The radix tree, for reading: nodes with ``value``, ``host_value``, ``lock_ref``."""
+        return self._state.tree
+
+    @property
+    def device_pool(self) -> DevicePool:
+        """The device pages; ``device_pool.buffers`` are the tensors."""
+        return self._state.ledger.pool
+
+    @property
+    def host_pool(self) -> HostPool:
+        """The host pages; ``host_pool.page_view`` shows their bytes."""
+        return self._state.host
+
+    @property
+    def engine(self) -> TransferEngine:
+        """The transfer engine."""
+        return self._state.engine
+
+    # -- what it looks like ---------------------------------------------------------------------
+
+    @atomic
+    def check(self) -> None:
+        """Walk everything; raise ``InvariantError`` with both sides of a broken equation."""
+        audit.check(self._state)
+
+    @atomic
+    def digest(self) -> int:
+        """64 bits (0 .. 2**64 - 1) of the tree, the owners of pages and the copies in flight.
+
+        Equal after the same calls with the same copies taken in, on every rank; any difference
+        in tokens, pages, locks, hits, priorities or order of use gives another one. Takes a
+        walk over all nodes and their tokens.
+        """
+        return agreement.cache_digest(self._state)

@@ -15,7 +15,7 @@ from hicache_nsa.formats.checks import one_of, positive_int
 from hicache_nsa.overlap import refuse_overlaps
 from hicache_nsa.sizes import format_size, parse_size
 from hicache_nsa.tensors import PageView, inspect, view_pages
-from hicache_nsa.tokens import PageIds, page_ids
+from hicache_nsa.tokens import PageIds, int64_array, page_ids
 
 LAYOUTS = ("layer_first", "page_first", "page_first_direct")
 MAX_PAGES = (1 << 32) - 2  # the page allocator keeps 32-bit ids
@@ -73,7 +73,7 @@ class Pool:
 
     def free(self, pages: Any) -> None:
         """Give pages back. A double, foreign or repeated id: ``ValueError``, state unchanged."""
-        self._allocator.free(page_ids(pages, self.num_pages))
+        self._allocator.free(int64_array(pages, "pages"))
 
     def check(self) -> None:
         """Raise ``InvariantError`` if the allocator's books don't balance."""

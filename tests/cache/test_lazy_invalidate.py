@@ -45,7 +45,7 @@ def test_it_takes_as_many_operations_for_any_size_of_the_tree() -> None:
             leaves(c, size)
             counts.append(calls_of(c.cache.invalidate))
             assert c.unused == (3000 - size, 3000 - size)
-    assert len(set(counts)) == 1 and counts[0] < 150, counts
+    assert len(set(counts[1:])) == 1 and max(counts) < 150, counts
 
 
 @pytest.mark.parametrize("acks", ["auto", "poll"])

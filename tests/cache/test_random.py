@@ -18,6 +18,14 @@ def test_random_work(seed: int, layout: str, device_pages: int, host_pages: int)
     engine.end()
 
 
+@pytest.mark.parametrize("policy", ["lfu", "fifo", "mru", "filo", "slru", "priority"])
+def test_random_work_under_each_eviction_policy(policy: str) -> None:
+    engine = Engine(5, device_pages=16, host_pages=12, eviction_policy=policy)
+    for _ in range(STEPS):
+        engine.step()
+    engine.end()
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("policy", ["write_through_selective", "write_back"])
 @pytest.mark.parametrize(("device_pages", "host_pages"), [(24, 40), (16, 8), (12, 0), (40, 12)])

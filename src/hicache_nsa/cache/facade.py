@@ -35,7 +35,6 @@ from hicache_nsa.streams import Stream, check_stream
 from hicache_nsa.tokens import ExtraKey, PageIds, Tokens, namespace, page_ids, token_span
 from hicache_nsa.transfer import D2H, Ticket, TransferEngine
 from hicache_nsa.tree import EvictionPolicy, RadixTree
-from hicache_nsa.tree.eviction import eviction_policy_of
 
 SAVE_WAIT_SECONDS = 2.0
 
@@ -54,12 +53,10 @@ class HiCache(CachePolling):
     write_policy: ``write_through`` saves at insert; ``write_through_selective`` from the
         ``write_threshold``-th hit of a node; ``write_back`` when it is evicted from the device.
     low_water: share of the device pages (0 to 0.5) that ``poll()`` keeps free under write back.
-    eviction_policy: which leaf gives up pages first, in both tiers: ``lru``, ``lfu``, ``fifo``,
-        ``mru``, ``filo``, ``slru``, ``priority``, or an instance of your own
-        ``hicache_nsa.tree.EvictionPolicy``.
+    eviction_policy: ``lru``, ``lfu``, ``fifo``, ``mru``, ``filo``, ``slru``, ``priority`` or your
+        own ``EvictionPolicy()``, for both tiers.
     load_back_threshold: tokens; smaller host hits are not loaded. Default one page.
-    spare: share of the pages (0 to 0.5) that eviction leaves free, for longer runs; default 0.
-    stream: stands in where a call's own ``stream`` is None.
+    spare: share of pages that eviction leaves free (0 to 0.5). stream: where a call's own is None.
     acks: ``auto`` takes in finished copies in any call, ``poll`` only in ``poll()`` and in calls
         that wait for all of them (drain, reset, clear, close).
 
@@ -92,9 +89,9 @@ class HiCache(CachePolling):
         **engine_options: Any,
     ) -> None:
         check_options(
-            format, io_backend, write_policy, write_threshold, pin_memory, acks, engine_options
-        )
-        policy = eviction_policy_of(eviction_policy)
+            format, io_backend, write_policy, write_threshold, eviction_policy, pin_memory, acks,
+            engine_options,
+        )  # fmt: skip
         threshold = threshold_tokens(load_back_threshold, format)
         spare = share_of_pages(spare, "spare")
         low_water = low_water_share(low_water, write_policy)
@@ -105,7 +102,7 @@ class HiCache(CachePolling):
         self._polled = acks == "poll"
         self._state = CacheState(
             format=format,
-            tree=RadixTree(format.page_size, policy),
+            tree=RadixTree(format.page_size, eviction_policy),
             ledger=Ledger(device_pool),
             host=host,
             engine=TransferEngine(

@@ -13,6 +13,7 @@ from hicache_nsa.plan import Holder, Owner
 from hicache_nsa.pools import DevicePool
 from hicache_nsa.tokens import PageIds, concat_pages
 
+FREE = int(Owner.FREE)  # looking a member up takes longer than all else that eviction does here
 _OWNERS = {
     Owner.FREE: "free or reserved",
     Owner.CALLER: "a caller's",
@@ -85,6 +86,11 @@ class Ledger:
             self.owner[pages] = Owner.FREE
             self.busy(pages, fence)
             self.pool.free(pages)
+
+    def evict(self, pages: PageIds) -> None:
+        """TREE -> FREE."""
+        self.owner[pages] = FREE
+        self.pool.free(pages)
 
     def take_back(self, pages: PageIds) -> None:
         """PENDING -> CALLER."""

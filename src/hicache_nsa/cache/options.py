@@ -9,6 +9,7 @@ from hicache_nsa.engine_options import check_engine_options
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import one_of, positive_int
 from hicache_nsa.transfer import IO_BACKENDS
+from hicache_nsa.tree.eviction import eviction_policy_of
 
 ACKS = ("auto", "poll")
 MOST_SHARE = 0.5
@@ -19,6 +20,7 @@ def check_options(
     io_backend: Any,
     write_policy: Any,
     write_threshold: Any,
+    eviction_policy: Any,
     pin_memory: Any,
     acks: Any,
     engine_options: dict[str, Any],
@@ -30,6 +32,7 @@ def check_options(
         )
     one_of(io_backend, "io_backend", IO_BACKENDS)
     one_of(write_policy, "write_policy", WRITE_POLICIES)
+    eviction_policy_of(eviction_policy)
     positive_int(write_threshold, "write_threshold")
     one_of(acks, "acks", ACKS)
     if not isinstance(pin_memory, bool) and pin_memory != "auto":

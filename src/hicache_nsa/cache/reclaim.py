@@ -1,4 +1,4 @@
-"""Making room: take whole pages from the tails of the leaves that go first."""
+"""Making room: take whole pages from the tails of the leaves that the eviction policy picks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from hicache_nsa.tokens import PageIds
 def evict_host_pages(state: CacheState, num_pages: int) -> int:
     """Evict up to ``num_pages`` host pages; returns how many became free."""
     evicted = state.tree.evict(state.tree.host, num_pages)
-    state.host.free(evicted.pages)
-    state.counters.evicted_host_tokens += len(evicted.pages) * state.page_size
-    state.counters.dropped_tokens += evicted.dropped_tokens
-    return len(evicted.pages)
+    count = len(evicted.pages)
+    if count:
+        state.host.free(evicted.pages)
+        state.counters.evicted_host_tokens += count * state.tree.page_size
+        state.counters.dropped_tokens += evicted.dropped_tokens
+    return count
 
 
 def drop_device_pages(state: CacheState, num_pages: int) -> int:
@@ -26,8 +28,9 @@ def drop_device_pages(state: CacheState, num_pages: int) -> int:
 
 def free_evicted(state: CacheState, pages: PageIds) -> None:
     """Device pages that have left the tree."""
-    state.ledger.free(pages, None)
-    state.counters.evicted_device_tokens += len(pages) * state.page_size
+    if len(pages):
+        state.ledger.evict(pages)
+        state.counters.evicted_device_tokens += len(pages) * state.page_size
 
 
 def pages_to_evict(pool: Pool, num_pages: int, spare: float) -> int:

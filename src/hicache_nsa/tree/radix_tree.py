@@ -12,8 +12,7 @@ returned to the caller. Rules that hold after every call (``check``):
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,16 +25,14 @@ from hicache_nsa.tree.node import Node, Root, forget_below
 from hicache_nsa.tree.tier import DeviceTier, Tier
 
 
-@dataclass(frozen=True)
-class Eviction:
+class Eviction(NamedTuple):
     """Pages that left a tier, and the tokens that are now left in none."""
 
     pages: PageIds
     dropped_tokens: int
 
 
-@dataclass(frozen=True)
-class Demotion:
+class Demotion(NamedTuple):
     """Device pages that left at once, with a host copy each, and nodes that have pages without one
     which are to leave, children first.
     """
@@ -240,16 +237,15 @@ class RadixTree:
 
     def trim(self, node: Node) -> int:
         """Forget the tokens at the node's tail that are in no tier; returns how many."""
-        pages = max(self.device.count(node), self.host.count(node))
-        keep = pages * self.page_size
-        dropped = node.end - node.start - keep
-        if dropped == 0:
-            return 0
-        self.tokens -= dropped
+        tokens = node.end - node.start
+        keep = max(self.device.count(node), self.host.count(node)) * self.page_size
         if keep == 0:
             self.remove(node)
-            return dropped
-        node.shorten(keep)
+            return tokens
+        dropped = tokens - keep
+        if dropped:
+            self.tokens -= dropped
+            node.shorten(keep)
         return dropped
 
     def remove(self, node: Node) -> None:
@@ -258,7 +254,8 @@ class RadixTree:
         assert parent is not None and not node.children
         parent.detach(node, self.page_size)
         node.removed = True
-        if isinstance(parent, Root) and not parent.children:
+        self.tokens -= node.end - node.start
+        if not parent.children and isinstance(parent, Root):
             self.roots.pop(parent.namespace, None)
 
     def forget_nodes(self) -> None:

@@ -66,5 +66,6 @@ void bind_tokens(nb::module_& module);
 void bind_streams(nb::module_& module);
 void bind_link(nb::module_& module);
 void bind_transfer(nb::module_& module);
+void bind_tree(nb::module_& module);
 
 }  // namespace hicache::bindings

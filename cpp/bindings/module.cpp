@@ -43,4 +43,5 @@ NB_MODULE(_core, m) {
     bind_streams(m);
     bind_link(m);
     bind_transfer(m);
+    bind_tree(m);
 }

@@ -2,29 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <random>
 #include <utility>
 
 #include "core/errors.h"
+#include "core/packed_tokens.h"
 
 namespace hicache {
-namespace {
-
-uint64_t random_seed() {
-    std::random_device device;
-    return (uint64_t{device()} << 32) ^ device();
-}
-
-// Folded 64 x 64 -> 128 bit product: the mixing step of wyhash and friends.
-inline uint64_t fold(uint64_t a, uint64_t b) {
-    const auto product = static_cast<unsigned __int128>(a) * b;
-    return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
-}
-
-constexpr uint64_t kMix[4] = {0x2d358dccaa6c78a5, 0x8bb84b93962eacc9, 0x4b33a62ed433d4a3,
-                              0x4d5a2da51de1aa47};
-
-}  // namespace
 
 TokenSpan::TokenSpan(std::span<const int64_t> tokens, std::shared_ptr<const void> owner)
     : TokenSpan(tokens, std::move(owner), static_cast<int64_t>(tokens.size())) {}
@@ -69,17 +52,7 @@ int64_t TokenSpan::common_prefix(std::span<const int64_t> other, int64_t offset)
 }
 
 uint64_t TokenSpan::hash() const {
-    static const uint64_t seed = random_seed();
-    const auto* at = reinterpret_cast<const uint64_t*>(tokens_.data());
-    size_t left = tokens_.size();
-    uint64_t x = seed, y = seed ^ kMix[3];
-    for (; left >= 4; left -= 4, at += 4) {  // two independent chains
-        x = fold(at[0] ^ kMix[0], at[1] ^ x);
-        y = fold(at[2] ^ kMix[1], at[3] ^ y);
-    }
-    for (; left > 0; --left, ++at)
-        x = fold(*at ^ kMix[2], x ^ kMix[1]);
-    return fold(x ^ kMix[0] ^ tokens_.size(), y ^ kMix[2]);
+    return token_hash(tokens_);
 }
 
 bool TokenSpan::operator==(const TokenSpan& other) const {

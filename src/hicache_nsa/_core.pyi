@@ -3,7 +3,7 @@ C++ core of hicache_nsa: formats, host memory, pages, tokens and transfers.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, overload
+from typing import Annotated, Any, overload
 
 import numpy
 import numpy.typing
@@ -381,3 +381,48 @@ class TransferEngine:
         """
         Opens the gates, finishes the copies, ends the threads. Copies whose fences do not complete within fence_timeout seconds fail. Idempotent.
         """
+
+class ChildTable:
+    """The children of a node, by their key's first page."""
+
+    def __init__(self) -> None: ...
+
+    def add(self, child: object, page_size: int) -> None:
+        """Takes in a node that is not there yet."""
+
+    def replace(self, child: object, by: object, page_size: int) -> None:
+        """
+        Puts another node with the same first page in the place of a child. KeyError: it is not there.
+        """
+
+    def remove(self, child: object, page_size: int) -> None:
+        """KeyError: it is not there."""
+
+    def has(self, child: object, page_size: int) -> bool:
+        """Whether this very node is there under its first page."""
+
+    def values(self) -> list[Any]:
+        """A list of the children, as they were added."""
+
+    def pop(self) -> Any:
+        """Takes out the child that came last. IndexError: there is none."""
+
+    def clear(self) -> None: ...
+
+    def __len__(self) -> int: ...
+
+def walk(root: object, tokens: TokenSpan, page_size: int) -> tuple[list[Any], int]:
+    """
+    The nodes below root that share whole pages with the tokens, the last one perhaps in part, and how many tokens they share.
+    """
+
+def pack_tokens(tokens: TokenSpan) -> bytes:
+    """The tokens as bytes: 4 a token where all fit into int32, else 8."""
+
+def unpack_tokens(packed: bytes, tokens: int) -> TokenSpan:
+    """The run of so many tokens that pack_tokens packed."""
+
+def untrack(object: object) -> None:
+    """
+    Hides an object from the cyclic garbage collector, which then neither walks it nor frees a cycle that it is part of.
+    """

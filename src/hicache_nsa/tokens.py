@@ -15,6 +15,9 @@ Tokens: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]] | Any
 ExtraKey: TypeAlias = "str | bytes | int | tuple[ExtraKey, ...] | None"
 
 INT64 = np.dtype(np.int64)
+UINT64 = np.dtype(np.uint64)
+PACKED_PAGE = INT64.itemsize
+"""Bytes of a page id in ``pack_pages``."""
 NO_PAGES: PageIds = np.empty(0, dtype=np.int64)
 NO_PAGES.setflags(write=False)
 
@@ -39,17 +42,37 @@ def token_span(tokens: Tokens) -> TokenSpan:
 def page_ids(pages: Any, total: int, name: str = "pages") -> PageIds:
     """Page ids as a 1-D int64 array with every id in 0..total-1."""
     array = int64_array(pages, name)
-    if array.size:
+    if array.size and int(array.view(UINT64).max()) >= total:  # a negative id is a large one there
         low, high = int(array.min()), int(array.max())
-        if low < 0 or high >= total:
-            bad = low if low < 0 else high
-            raise ValueError(f"{name}: page id {bad} is outside the pool's 0..{total - 1}")
+        bad = low if low < 0 else high
+        raise ValueError(f"{name}: page id {bad} is outside the pool's 0..{total - 1}")
     return array
 
 
 def concat_pages(parts: Iterable[PageIds]) -> PageIds:
     """One fresh array of all ``parts``; empty without any."""
     return np.concatenate([NO_PAGES, *parts])
+
+
+def pack_pages(pages: PageIds) -> bytes:
+    """Page ids as bytes: the smallest form that they can be kept in."""
+    return np.ascontiguousarray(pages, dtype=INT64).tobytes()
+
+
+def unpack_pages(packed: bytes) -> PageIds:
+    """The array of what ``pack_pages`` packed, at least one id; read-only, not a copy."""
+    return np.frombuffer(packed, dtype=INT64)
+
+
+def join_pages(parts: Iterable[bytes | None], most: int | None = None) -> PageIds:
+    """One fresh array of the ids of packed parts, the first ``most`` of them; None: no ids."""
+    joined = bytearray().join([part for part in parts if part is not None])
+    return np.frombuffer(joined, dtype=INT64)[:most] if joined else NO_PAGES
+
+
+def count_pages(parts: Iterable[bytes | None]) -> int:
+    """How many ids the packed parts hold."""
+    return sum([len(part) for part in parts if part is not None]) // PACKED_PAGE
 
 
 def int64_array(values: Any, name: str) -> npt.NDArray[np.int64]:

@@ -157,7 +157,8 @@ def test_after_a_flush_it_is_a_no_op(flush: str) -> None:
             gone, old = c.start(A), None
             c.end(gone, "cancel")
             old = c.start(A)
-        getattr(c, flush)()  # takes in both
+        getattr(c, flush)()
+        assert c.drain(LONG)  # takes in both
         assert c.device == (4, 0, 0, 0)
         if flush != "reset":
             c.put_on_host(A)

@@ -63,9 +63,11 @@ DAMAGE: dict[str, Callable[[hc.HiCache], object]] = {
     "a free page marked as cached": lambda c: set_array(
         c._state.ledger.owner, first_page(c, Owner.FREE), Owner.TREE
     ),
-    "a page in two nodes": lambda c: set_array(device_node(c).value, 0, device_node(c).value[1]),
-    "a host page in two places": lambda c: set_array(
-        saved_node(c).host_value, 0, c._state.saves[0].host_pages[0]
+    "a page in two nodes": lambda c: setattr(
+        device_node(c), "value", np.roll(device_node(c).value, 1)[:1].repeat(2)
+    ),
+    "a host page in two places": lambda c: setattr(
+        saved_node(c), "host_value", c._state.saves[0].host_pages[: len(saved_node(c).host_value)]
     ),
     "host pages being filled": lambda c: setattr(c._state, "filling", 1),
     "a host page nobody has": lambda c: c.host_pool.allocate(1),

@@ -13,9 +13,9 @@ from small_cache import LONG, SmallCache
 
 import hicache_nsa as hc
 from hicache_nsa import testing
-from hicache_nsa._core import TokenSpan
+from hicache_nsa._core import TokenSpan, pack_tokens
 from hicache_nsa.plan import plan_load
-from hicache_nsa.tree.node import Node
+from hicache_nsa.tree.node import Node, Root
 
 A, OTHER = list(range(16)), list(range(100, 112))
 
@@ -266,9 +266,10 @@ def paths(draw: st.DrawFn) -> list[Node]:
     device = draw(st.integers(0, total))
     saved = draw(st.integers(device, total))
     flying_nodes = draw(st.integers(0, len(lengths)))
-    nodes, parent, at = [], Node(TokenSpan(np.empty(0, np.int64)), None, 0), 0
+    nodes, parent, at = [], Root(b""), 0
     for index, length in enumerate(lengths):
-        node = Node(TokenSpan(np.arange(length * PAGE)), parent, at * PAGE)
+        key = pack_tokens(TokenSpan(np.arange(length * PAGE)))
+        node = Node(key, parent, at * PAGE, (at + length) * PAGE)
         node.value = np.arange(at, at + length)[: max(device - at, 0)]
         node.host_value = 100 + np.arange(at, at + length)[: max(saved - at, 0)]
         if index < flying_nodes and saved >= at + length:

@@ -85,7 +85,7 @@ def _complete(tree: RadixTree, node: Node, page_size: int) -> bool:
     """Whether the parent's host copy has no gap before ``node``."""
     parent = node.parent
     assert parent is not None
-    return tree.host.count(parent) * page_size == len(parent.key)
+    return tree.host.count(parent) * page_size == parent.end - parent.start
 
 
 def finish_load(state: CacheState, load: Load) -> None:
@@ -132,7 +132,7 @@ def _land(
     stop = min(node.end, load.end)
     parent = node.parent
     assert parent is not None
-    whole_above = tree.device.count(parent) * size == len(parent.key)
+    whole_above = tree.device.count(parent) * size == parent.end - parent.start
     if load.start <= have < stop and whole_above:
         part = load.slice(have, stop)
         tree.set_device(node, np.concatenate([node.device_pages, load.device_pages[part]]))

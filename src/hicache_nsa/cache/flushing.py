@@ -48,10 +48,7 @@ def clear(state: CacheState, fence: Fence | None) -> None:
     state.counters.dropped_tokens += tree.tokens
     tree.device.clear()
     tree.host.clear()
-    tree.roots.clear()
-    tree.tokens = 0
-    for node in nodes:
-        node.removed = True
+    tree.forget_nodes()
     _free_device(state, device, fence)
     state.host.free(host)
     state.epoch = state.epoch.next()

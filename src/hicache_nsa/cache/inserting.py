@@ -17,7 +17,7 @@ from hicache_nsa.plan import (
     InsertPlan,
     Owner,
     Prefix,
-    cached_prefix,
+    cached_tokens,
     plan_insert,
     tree_pages,
 )
@@ -49,7 +49,8 @@ def insert_pages(state: CacheState, insertion: Insertion, lock: bool) -> InsertR
     prefix = _find(state, insertion)
     plan = plan_insert(prefix, insertion.pages, state.ledger, state.page_size)
     _require_current(state, insertion.pages)
-    state.ledger.busy(insertion.pages[plan.taken], insertion.fence)
+    if insertion.fence is not None:
+        state.ledger.busy(insertion.pages[plan.taken], insertion.fence)
     node = _put_into_tree(state, insertion, plan, prefix)
     state.ledger.free(plan.duplicates, insertion.fence)
     handle = _lock(state, node, len(insertion.tokens)) if lock else None
@@ -111,7 +112,7 @@ def _put_into_tree(
         parent = node or tree.root(insertion.namespace)
         node = tree.add(parent, insertion.tokens.slice(end, limit), insertion.priority)
         path.append(node)
-        tree.set_device(node, given[end // size : plan.upto].copy())
+        tree.set_device(node, given[end // size : plan.upto])
     save_due(state, path)
     return node
 
@@ -120,14 +121,14 @@ def _lock(state: CacheState, node: Node | None, tokens: int) -> LockHandle:
     """A handle on the path down to ``node``."""
     state.tree.lock(node)
     path = [] if node is None else node.path()
-    there = cached_prefix(path, tokens, state.page_size)
-    device_tokens = len(there.device_pages) * state.page_size
-    host_tokens = len(there.host_pages) * state.page_size
+    device_tokens, host_tokens = cached_tokens(path, tokens, state.page_size)
     return LockHandle(node, state.epoch, device_tokens, host_tokens)
 
 
 def _require_current(state: CacheState, pages: PageIds) -> None:
     """Pages allocated before ``invalidate`` hold KV of other weights."""
+    if state.version == 0:  # there was none
+        return
     callers = state.ledger.owner[pages] == Owner.CALLER
     old = np.flatnonzero(callers & (state.ledger.version[pages] != state.version))
     if len(old):

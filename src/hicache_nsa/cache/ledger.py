@@ -105,10 +105,11 @@ class Ledger:
 
     def _leave(self, pages: PageIds) -> None:
         owners = self.owner[pages]
-        pending = pages[owners == Owner.PENDING]
-        for page in pending.tolist():
-            del self.holder[page]
-        self.pending -= len(pending)
+        if self.pending:
+            pending = pages[owners == Owner.PENDING]
+            for page in pending.tolist():
+                del self.holder[page]
+            self.pending -= len(pending)
         self.callers -= int(np.count_nonzero(owners == Owner.CALLER))
 
     # -- questions ------------------------------------------------------------------------------
@@ -122,9 +123,9 @@ class Ledger:
         """``ValueError`` that names the page if an id occurs twice."""
         order = np.arange(len(pages))
         self._mark[pages] = order
-        wrong = np.flatnonzero(self._mark[pages] != order)
-        if len(wrong):
-            raise ValueError(f"page {pages[wrong[0]]} occurs twice in the list")
+        wrong = self._mark[pages] != order
+        if wrong.any():
+            raise ValueError(f"page {pages[wrong.argmax()]} occurs twice in the list")
 
     def require_owned(self, pages: PageIds, action: str) -> None:
         """``ValueError`` that names the first page no caller owns."""
@@ -132,7 +133,7 @@ class Ledger:
         if len(wrong):
             page = int(pages[wrong[0]])
             raise ValueError(
-                f"page {page} can't be {action}: it is {_OWNERS[Owner(self.owner[page])]} "
+                f"page {page} can't be {action}: it is {_OWNERS[int(self.owner[page])]} "
                 f"({len(wrong)} of {len(pages)} pages are not the caller's)"
             )
 

@@ -19,6 +19,7 @@ from hicache_nsa.errors import require_equal
 from hicache_nsa.plan import Holder, Owner
 from hicache_nsa.tokens import PageIds, concat_pages
 from hicache_nsa.tree import Node, RadixTree
+from hicache_nsa.tree.node import forget_below
 
 STEPS = 128
 """Steps of one bit of reclaiming. A step takes a few microseconds at most: to go down to a node,
@@ -93,6 +94,9 @@ class Retired:
         self._in_flight = frozenset(loads)
         self._way: list[Node] = []  # from a root down to the node that is next
 
+    def __del__(self) -> None:
+        forget_below(self._way)  # the garbage collector does not see nodes
+
     @property
     def idle_device_pages(self) -> int:
         """Device pages that can be freed now."""
@@ -112,7 +116,7 @@ class Retired:
             if not self._way:
                 self._way.append(self.tree.roots.popitem()[1])
             elif self._way[-1].children:
-                self._way.append(self._way[-1].children.popitem()[1])
+                self._way.append(self._way[-1].children.pop())
             else:
                 node = self._way.pop()
                 device.append(node.device_pages)

@@ -3,7 +3,7 @@
 from hicache_nsa.plan.insert import Holder, InsertPlan, Prefix, plan_insert, tree_pages
 from hicache_nsa.plan.load import LoadPlan, common_pages, plan_load
 from hicache_nsa.plan.ownership import Owner
-from hicache_nsa.plan.prefix import CachedPrefix, cached_prefix
+from hicache_nsa.plan.prefix import CachedPrefix, cached_prefix, cached_tokens
 from hicache_nsa.plan.save import SavePlan, plan_save
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Prefix",
     "SavePlan",
     "cached_prefix",
+    "cached_tokens",
     "common_pages",
     "plan_insert",
     "plan_load",

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hicache_nsa._core import TokenSpan
 from hicache_nsa.plan.ownership import Owner
-from hicache_nsa.tokens import PageIds, concat_pages
+from hicache_nsa.tokens import NO_PAGES, PageIds, join_pages
 from hicache_nsa.tree.node import Node
 
 
@@ -79,8 +79,11 @@ def plan_insert(prefix: Prefix, given: PageIds, table: PageTable, page_size: int
         ValueError: a page is free, cached at another place, or with somebody else's load; the
             message names the index and the page.
     """
-    tree = tree_pages(prefix, len(given), page_size)
     owner = table.owner[given]
+    known = _known_pages(prefix, len(given), page_size)
+    if (given[: len(known)] == known).all() and (owner[len(known) :] == Owner.CALLER).all():
+        return _plan_without_surprises(given, len(known))
+    tree = _with_gaps(known, len(given))
     behind: list[Holder] = []
     upto = len(given)
     for holder, places in _by_holder(given, owner, table).items():
@@ -113,6 +116,12 @@ def plan_insert(prefix: Prefix, given: PageIds, table: PageTable, page_size: int
     )
 
 
+def _plan_without_surprises(given: PageIds, known: int) -> InsertPlan:
+    """The plan where the first ``known`` pages are the tree's own and all others the caller's."""
+    taken = np.arange(known, len(given))
+    return InsertPlan(given.copy(), NO_PAGES, taken, len(given), (), NO_PAGES)
+
+
 def _by_holder(
     given: PageIds, owner: npt.NDArray[np.int8], table: PageTable
 ) -> dict[Holder, list[int]]:
@@ -125,12 +134,16 @@ def _by_holder(
 
 def tree_pages(prefix: Prefix, count: int, page_size: int) -> PageIds:
     """The tree's device page at each of ``count`` indices, -1 where it has none."""
-    parts = []
-    for node in prefix.path:
-        parts.append(node.device_pages)
-        if len(node.device_pages) * page_size < len(node.key):
-            break
-    known = concat_pages(parts)[: min(count, prefix.end // page_size)]
+    return _with_gaps(_known_pages(prefix, count, page_size), count)
+
+
+def _known_pages(prefix: Prefix, count: int, page_size: int) -> PageIds:
+    """The tree's device pages of the first ``count`` whole pages: an unbroken prefix of them."""
+    most = min(count, prefix.end // page_size)
+    return join_pages([node.packed_value for node in prefix.path], most)
+
+
+def _with_gaps(known: PageIds, count: int) -> PageIds:
     tree = np.full(count, -1, dtype=np.int64)
     tree[: len(known)] = known
     return tree

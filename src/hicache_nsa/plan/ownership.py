@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 
-
-class Owner(IntEnum):
-    """The states of a device page. Every page is in exactly one of them."""
+class Owner:
+    """The states of a device page, plain ints. Every page is in exactly one of them."""
 
     FREE = 0
     """In the pool's free list, or reserved."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from hicache_nsa.tokens import NO_PAGES, PageIds
+from hicache_nsa.tokens import NO_PAGES, PageIds, count_pages, join_pages
 from hicache_nsa.tree.node import Node
 
 
@@ -25,37 +23,29 @@ class CachedPrefix(NamedTuple):
 
 
 def cached_prefix(path: Sequence[Node], end: int, page_size: int) -> CachedPrefix:
-    """The usable part of ``path`` up to position ``end``. The arrays are fresh."""
-    device: list[PageIds] = []
-    for index, node in enumerate(path):
-        value = node.value
-        if value is None or len(value) * page_size < node.end - node.start:
-            return _with_host(device, path, index, end, page_size)
-        device.append(value)
-    if path and end < path[-1].end:
-        device[-1] = device[-1][: (end - path[-1].start) // page_size]
-    return CachedPrefix(_join(device), NO_PAGES, 0)
+    """The usable part of ``path`` up to position ``end``. The arrays are fresh.
+
+    In each tier a path's pages are an unbroken prefix: the pages of all its nodes, one after the
+    other, stand at their places.
+    """
+    pages = end // page_size
+    device = join_pages([node.packed_value for node in path], pages)
+    if len(device) == pages:
+        return CachedPrefix(device, NO_PAGES, 0)
+    host = join_pages([node.packed_host_value for node in path], pages)[len(device) :]
+    first, last = len(device) * page_size, (len(device) + len(host)) * page_size
+    loading = sum(
+        max(min(node.end, last) - max(node.start, first), 0)
+        for node in path
+        if node.load is not None
+    )
+    return CachedPrefix(device, host, loading // page_size)
 
 
-def _with_host(
-    device: list[PageIds], path: Sequence[Node], first: int, end: int, page_size: int
-) -> CachedPrefix:
-    """The same where node ``first`` is the first that is not on the device completely."""
-    host: list[PageIds] = []
-    loading = 0
-    for index in range(first, len(path)):
-        node = path[index]
-        pages = (min(node.end, end) - node.start) // page_size
-        landed = min(len(node.device_pages), pages) if index == first else 0
-        device.append(node.device_pages[:landed])
-        part = node.host_pages[landed:pages]
-        host.append(part)
-        if node.load is not None:
-            loading += len(part)
-        if landed + len(part) < pages:
-            break
-    return CachedPrefix(_join(device), _join(host), loading)
-
-
-def _join(parts: list[PageIds]) -> PageIds:
-    return np.concatenate(parts) if parts else NO_PAGES
+def cached_tokens(path: Sequence[Node], end: int, page_size: int) -> tuple[int, int]:
+    """Tokens in the two parts of ``cached_prefix``."""
+    device = min(count_pages(node.packed_value for node in path) * page_size, end)
+    if device == end:
+        return device, 0
+    host = min(count_pages(node.packed_host_value for node in path) * page_size, end)
+    return device, max(host - device, 0)

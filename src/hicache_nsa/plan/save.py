@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hicache_nsa.tokens import PageIds, concat_pages
+from hicache_nsa.tokens import PageIds, count_pages, join_pages
 from hicache_nsa.tree.node import Node
 
 
@@ -24,16 +24,12 @@ def plan_save(path: Sequence[Node], page_size: int) -> SavePlan:
     landed on the device.
     """
     start = 0
-    saved = True
-    pages: list[PageIds] = []
     for node in path:
-        covered = node.start + len(node.host_pages) * page_size if saved else node.start
-        if saved and node.save is not None:
-            covered = max(covered, min(node.save.end, node.end))
-        if saved:
-            start = covered
-            saved = covered == node.end
-        pages.append(node.device_pages[(covered - node.start) // page_size :])
-        if len(node.device_pages) * page_size < len(node.key):
+        packed = node.packed_host_value
+        start = node.start + (0 if packed is None else count_pages((packed,)) * page_size)
+        if node.save is not None:
+            start = max(start, min(node.save.end, node.end))
+        if start < node.end:
             break
-    return SavePlan(start, concat_pages(pages))
+    device = join_pages([node.packed_value for node in path])
+    return SavePlan(start, device[start // page_size :])

@@ -21,7 +21,7 @@ def check_tree(tree: RadixTree) -> None:
     nodes = list(tree.nodes())
     for node in nodes:
         _check_node(tree, node)
-    require_equal("tokens of the tree", tree.tokens, sum(len(node.key) for node in nodes))
+    require_equal("tokens of the tree", tree.tokens, sum(node.end - node.start for node in nodes))
     for tier in (tree.device, tree.host):
         _check_tier(tier, nodes, tree.page_size)
 
@@ -30,13 +30,13 @@ def _check_node(tree: RadixTree, node: Node) -> None:
     size = tree.page_size
     parent = node.parent
     assert parent is not None
-    tokens = len(node.key)
     require(not node.removed, "{} is in the tree and marked as removed", node)
+    tokens = node.end - node.start
     require(tokens > 0 and tokens % size == 0, "{} has {} tokens", node, tokens)
+    in_key = len(node.packed_key)
+    require(in_key in (4 * tokens, 8 * tokens), "{}: its key has {} bytes", node, in_key)
     require_equal("{}: start and the parent's end", node.start, parent.end, node)
-    require_equal("{}: end", node.end, node.start + tokens, node)
-    first = node.key.slice(0, size)
-    require(parent.children.get(first) is node, "{} is not under its first page", node)
+    require(parent.children.has(node, size), "{} is not under its first page", node)
     in_tiers = max(tree.device.count(node), tree.host.count(node))
     require_equal("{}: pages of the key and in the fuller tier", tokens // size, in_tiers, node)
     below = sum(child.lock_ref for child in node.children.values()) if node.children else 0
@@ -63,7 +63,7 @@ def _check_tier(tier: Tier, nodes: list[Node], page_size: int) -> None:
             name = "{}: {} children that stay below pages that leave"
             require_equal(name, staying, 0, node, tier.name)
         if below:
-            pages = len(node.key) // page_size
+            pages = (node.end - node.start) // page_size
             name = "{}: {} pages above a child that is there"
             require_equal(name, count, pages, node, tier.name)
     require_equal("{} cached pages", tier.cached, cached, tier.name)

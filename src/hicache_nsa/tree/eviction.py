@@ -16,8 +16,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from hicache_nsa._core import TokenSpan
-from hicache_nsa.tokens import NO_PAGES
 from hicache_nsa.tree.node import Node
 
 
@@ -149,7 +147,7 @@ def _try_out(policy: EvictionPolicy) -> None:
         raise TypeError(f"{kind}.name must be a string that is not empty, got {name!r}")
     if not isinstance(policy.may_fall, bool):
         raise TypeError(f"{kind}.may_fall must be True or False, got {policy.may_fall!r}")
-    node = Node(TokenSpan(NO_PAGES), None, 0)
+    node = Node(b"", None, 0, 0)
     node.hits = node.last_access = node.created = 1
     try:
         first = policy.key(node)

@@ -39,8 +39,9 @@ def flush_device(tree: RadixTree) -> Flushed:
             whole = node.host_pages if reachable else NO_PAGES
             if not reachable:
                 lost.append(node.host_pages)
-            dropped += len(node.key) - len(whole) * size
-            reachable = len(whole) * size == len(node.key)
+            tokens = node.end - node.start
+            dropped += tokens - len(whole) * size
+            reachable = len(whole) * size == tokens
             _keep_host(tree, node, whole)
             if not node.removed:
                 kept.append(node)
@@ -73,11 +74,9 @@ def _keep_host(tree: RadixTree, node: Node, whole: PageIds) -> None:
     node.lock_ref = node.pin_ref = 0
     keep = len(whole) * tree.page_size
     if keep == 0:
-        parent.children.pop(node.key.slice(0, tree.page_size), None)
+        parent.detach(node, tree.page_size)
         node.host_value = None
         node.removed = True
         return
-    if keep < len(node.key):
-        node.key = node.key.slice(0, keep).copy()
-        parent.attach(node, tree.page_size)
-        node.end = node.start + keep
+    if keep < node.end - node.start:
+        node.shorten(keep)

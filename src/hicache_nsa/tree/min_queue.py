@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
+from hicache_nsa._core import untrack
 from hicache_nsa.errors import require
 
 Entry = TypeVar("Entry", bound="tuple[Any, ...]")
@@ -18,13 +19,20 @@ class MinQueue(Generic[Entry]):
     A sorted run takes each entry that is not smaller than its last or smaller than its first, in
     O(1); a heap beside it takes all others, in O(log n). Times of use and of creation only grow,
     so most leaves of a tree go through the run, in either direction.
+
+    The cyclic garbage collector sees neither entries nor queue, or it would walk all of them: an
+    entry must not lead back to the queue.
     """
 
     __slots__ = ("_heap", "_run")
 
     def __init__(self) -> None:
-        self._run: deque[Entry] = deque()
-        self._heap: list[Entry] = []
+        self._set(deque(), [])
+
+    def _set(self, run: deque[Entry], heap: list[Entry]) -> None:
+        self._run, self._heap = run, heap
+        untrack(run)
+        untrack(heap)
 
     def __len__(self) -> int:
         return len(self._run) + len(self._heap)
@@ -36,6 +44,7 @@ class MinQueue(Generic[Entry]):
 
     def push(self, entry: Entry) -> None:
         """Add an entry."""
+        untrack(entry)
         run = self._run
         if not run or run[-1] <= entry:
             run.append(entry)
@@ -53,8 +62,7 @@ class MinQueue(Generic[Entry]):
 
     def keep(self, wanted: Callable[[Entry], bool]) -> None:
         """Drop all entries but the wanted ones, in O(n)."""
-        self._run = deque(filter(wanted, self._run))
-        self._heap = list(filter(wanted, self._heap))
+        self._set(deque(filter(wanted, self._run)), list(filter(wanted, self._heap)))
         heapq.heapify(self._heap)
 
     def shrink(self, entries: int) -> int:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from hicache_nsa._core import TokenSpan
-from hicache_nsa.tokens import NO_PAGES, PageIds
+from hicache_nsa._core import ChildTable, TokenSpan, unpack_tokens, untrack
+from hicache_nsa.tokens import NO_PAGES, PageIds, pack_pages, unpack_pages
+
+NO_CHILDREN = ChildTable()
+"""What every node without children has; never filled."""
 
 
 class Node:
@@ -27,6 +31,12 @@ class Node:
 
     Positions, not nodes, say what a copy in flight covers, so a split needs no bookkeeping there.
     A node that was removed keeps its ``parent``: whoever still holds it climbs to what is left.
+
+    A tree may have a million nodes, so they are small: ``packed_key``, ``packed_value`` and
+    ``packed_host_value`` are bytes (``_core.pack_tokens``, ``tokens.pack_pages``); ``key``,
+    ``value`` and ``host_value`` make spans and arrays of them, anew each time. A leaf has no table
+    of children of its own. And the cyclic garbage collector doesn't see nodes, or each full
+    collection would walk them all: ``RadixTree.forget_nodes`` cuts the cycles instead.
     """
 
     __slots__ = (
@@ -38,29 +48,29 @@ class Node:
         "hits",
         "host_children",
         "host_entry",
-        "host_value",
-        "key",
         "last_access",
         "leaving",
         "load",
         "lock_ref",
+        "packed_host_value",
+        "packed_key",
+        "packed_value",
         "parent",
         "pin_ref",
         "priority",
         "removed",
         "save",
         "start",
-        "value",
     )
 
-    def __init__(self, key: TokenSpan, parent: Node | None, start: int) -> None:
-        self.key = key
+    def __init__(self, packed_key: bytes, parent: Node | None, start: int, end: int) -> None:
+        self.packed_key = packed_key
         self.parent = parent
         self.start = start
-        self.end = start + len(key)
-        self.children: dict[TokenSpan, Node] = {}
-        self.value: PageIds | None = None
-        self.host_value: PageIds | None = None
+        self.end = end
+        self.children = NO_CHILDREN
+        self.packed_value: bytes | None = None
+        self.packed_host_value: bytes | None = None
         self.device_children = 0
         self.host_children = 0
         self.lock_ref = 0
@@ -75,26 +85,78 @@ class Node:
         self.device_entry = 0
         self.host_entry = 0
         self.removed = False
+        untrack(self)
+
+    @property
+    def key(self) -> TokenSpan:
+        """The node's tokens, unpacked."""
+        return unpack_tokens(self.packed_key, self.end - self.start)
+
+    @property
+    def value(self) -> PageIds | None:
+        """Device pages, a read-only array."""
+        packed = self.packed_value
+        return None if packed is None else unpack_pages(packed)
+
+    @value.setter
+    def value(self, pages: PageIds | None) -> None:
+        self.packed_value = None if pages is None else pack_pages(pages)
+
+    @property
+    def host_value(self) -> PageIds | None:
+        """Host pages, a read-only array."""
+        packed = self.packed_host_value
+        return None if packed is None else unpack_pages(packed)
+
+    @host_value.setter
+    def host_value(self, pages: PageIds | None) -> None:
+        self.packed_host_value = None if pages is None else pack_pages(pages)
 
     @property
     def device_pages(self) -> PageIds:
         """``value``, or an empty array."""
-        return NO_PAGES if self.value is None else self.value
+        packed = self.packed_value
+        return NO_PAGES if packed is None else unpack_pages(packed)
 
     @property
     def host_pages(self) -> PageIds:
         """``host_value``, or an empty array."""
-        return NO_PAGES if self.host_value is None else self.host_value
+        packed = self.packed_host_value
+        return NO_PAGES if packed is None else unpack_pages(packed)
 
     def attach(self, child: Node, page_size: int) -> None:
-        """Keep ``child`` under the first page of its key.
+        """Take in ``child``, under the first page of its key."""
+        if self.children is NO_CHILDREN:
+            self.children = ChildTable()
+        self.children.add(child, page_size)
 
-        An older entry goes first: a dict that is only given another value keeps its old key, and
-        with it the whole prompt that the key was sliced from.
-        """
-        first = child.key.slice(0, page_size)
-        self.children.pop(first, None)
-        self.children[first] = child
+    def detach(self, child: Node, page_size: int) -> None:
+        """Let go of ``child``."""
+        self.children.remove(child, page_size)
+        if not self.children:
+            self.children = NO_CHILDREN
+
+    def shorten(self, tokens: int) -> None:
+        """Keep the first ``tokens`` of the key."""
+        self.packed_key = self.packed_key[: self._packed_bytes(tokens)]
+        self.end = self.start + tokens
+
+    def insert_above(self, tokens: int, page_size: int) -> Node:
+        """Move the first ``tokens`` of the key to a new node between this one and its parent."""
+        parent = self.parent
+        assert parent is not None, "a root has no tokens to give"
+        at = self._packed_bytes(tokens)
+        upper = Node(self.packed_key[:at], parent, self.start, self.start + tokens)
+        parent.children.replace(self, upper, page_size)
+        self.packed_key = self.packed_key[at:]
+        self.start += tokens
+        self.parent = upper
+        upper.attach(self, page_size)
+        return upper
+
+    def _packed_bytes(self, tokens: int) -> int:
+        """Bytes of ``packed_key`` that hold its first ``tokens``."""
+        return len(self.packed_key) // (self.end - self.start) * tokens
 
     def path(self) -> list[Node]:
         """The nodes from below the root down to this one."""
@@ -113,11 +175,23 @@ class Node:
         )
 
 
+def forget_below(nodes: Iterable[Node]) -> None:
+    """Take everything below ``nodes`` out of the tree, and cut its cycles."""
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        below = node.children.values()
+        node.children = NO_CHILDREN
+        for child in below:
+            child.removed = True
+        stack.extend(below)
+
+
 class Root(Node):
     """The top of one namespace: no tokens, no pages, never locked or evicted."""
 
     __slots__ = ("namespace",)
 
     def __init__(self, namespace: bytes) -> None:
-        super().__init__(TokenSpan(NO_PAGES), None, 0)
+        super().__init__(b"", None, 0, 0)
         self.namespace = namespace

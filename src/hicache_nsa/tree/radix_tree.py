@@ -16,12 +16,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from hicache_nsa._core import TokenSpan
+from hicache_nsa._core import TokenSpan, pack_tokens, walk
 from hicache_nsa.formats.checks import positive_int
 from hicache_nsa.tokens import NO_PAGES, PageIds, concat_pages
 from hicache_nsa.tree.check import check_tree
 from hicache_nsa.tree.eviction import EvictionPolicy, eviction_policy_of
-from hicache_nsa.tree.node import Node, Root
+from hicache_nsa.tree.node import Node, Root, forget_below
 from hicache_nsa.tree.tier import DeviceTier, Tier
 
 
@@ -62,9 +62,9 @@ class RadixTree:
     """
 
     def __init__(self, page_size: int, eviction_policy: str | EvictionPolicy = "lru") -> None:
+        self.roots: dict[bytes, Root] = {}
         self.page_size = positive_int(page_size, "page_size")
         policy = eviction_policy_of(eviction_policy)
-        self.roots: dict[bytes, Root] = {}
         self.device = DeviceTier(policy)
         self.host = Tier("host", "host_value", "host_children", "host_entry", policy)
         self.clock = 0
@@ -75,6 +75,9 @@ class RadixTree:
         """An empty tree with the same settings."""
         return RadixTree(self.page_size, self.device.policy)
 
+    def __del__(self) -> None:
+        self.forget_nodes()  # the garbage collector does not see them
+
     # -- reading ------------------------------------------------------------------------------
 
     def find(self, tokens: TokenSpan, namespace: bytes = b"") -> tuple[list[Node], int]:
@@ -82,21 +85,8 @@ class RadixTree:
 
         The last node may be shared in part only. Changes nothing.
         """
-        size = self.page_size
-        last = len(tokens) - size
-        path: list[Node] = []
-        node: Node | None = self.roots.get(namespace)
-        position = 0
-        while node is not None and position <= last:
-            node = node.children.get(tokens.slice(position, position + size))
-            if node is None:
-                break
-            path.append(node)
-            common = tokens.common_prefix(node.key, position)
-            if position + common < node.end:
-                return path, position + common - common % size
-            position = node.end
-        return path, position
+        root = self.roots.get(namespace)
+        return ([], 0) if root is None else walk(root, tokens, self.page_size)
 
     def nodes(self) -> Iterator[Node]:
         """Every node but the roots, parents first."""
@@ -124,7 +114,7 @@ class RadixTree:
 
     def add(self, parent: Node, key: TokenSpan, priority: int = 0) -> Node:
         """A new leaf below ``parent``, used now, with no pages yet and hit 1. ``key`` is copied."""
-        node = Node(key.copy(), parent, parent.end)
+        node = Node(pack_tokens(key), parent, parent.end, parent.end + len(key))
         self.clock += 1
         node.created = node.last_access = self.clock
         node.hits = 1
@@ -140,18 +130,12 @@ class RadixTree:
         refer to it find everything above it by climbing.
         """
         at = position - node.start
-        upper = Node(node.key.slice(0, at).copy(), node.parent, node.start)
+        upper = node.insert_above(at, self.page_size)
         upper.lock_ref, upper.pin_ref = node.lock_ref, node.pin_ref
         upper.created, upper.last_access = node.created, node.last_access
         upper.hits, upper.priority = node.hits, node.priority
         upper.load, node.load = _share(node.load, position)
         upper.save, node.save = _share(node.save, position)
-        assert node.parent is not None, "a root is never split"
-        node.parent.attach(upper, self.page_size)
-        node.parent = upper
-        node.key = node.key.slice(at, len(node.key)).copy()
-        node.start = position
-        upper.attach(node, self.page_size)
         pages = at // self.page_size
         self.device.replace_split(upper, node, node.value, pages)
         self.host.replace_split(upper, node, node.host_value, pages)
@@ -272,31 +256,34 @@ class RadixTree:
 
     def trim(self, node: Node) -> int:
         """Forget the tokens at the node's tail that are in no tier; returns how many."""
-        if node.value is None and node.host_value is None:
+        tokens = node.end - node.start
+        keep = max(self.device.count(node), self.host.count(node)) * self.page_size
+        if keep == 0:
             self.remove(node)
-            return len(node.key)
-        keep = max(len(node.device_pages), len(node.host_pages)) * self.page_size
-        dropped = len(node.key) - keep
-        if dropped == 0:
-            return 0
-        self.tokens -= dropped
-        node.key = node.key.slice(0, keep)
-        if node.key.buffer_tokens > 2 * keep:
-            node.key = node.key.copy()
-            assert node.parent is not None
-            node.parent.attach(node, self.page_size)
-        node.end = node.start + keep
+            return tokens
+        dropped = tokens - keep
+        if dropped:
+            self.tokens -= dropped
+            node.shorten(keep)
         return dropped
 
     def remove(self, node: Node) -> None:
         """Take a leaf without pages out of the tree, and its root with it when that is empty."""
         parent = node.parent
         assert parent is not None and not node.children
-        del parent.children[node.key.slice(0, self.page_size)]
+        parent.detach(node, self.page_size)
         node.removed = True
-        self.tokens -= len(node.key)
+        self.tokens -= node.end - node.start
         if not parent.children and isinstance(parent, Root):
             self.roots.pop(parent.namespace, None)
+
+    def forget_nodes(self) -> None:
+        """Take out all nodes, whatever they have in the tiers; what callers hold of them is freed
+        when they let go. The counts of the tiers are for the caller to clear.
+        """
+        forget_below(self.roots.values())
+        self.roots.clear()
+        self.tokens = 0
 
     def check(self) -> None:
         """Walk the whole tree; raise ``InvariantError`` if a rule of this module is broken."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias, cast
 
-from hicache_nsa.tokens import PageIds
+from hicache_nsa.tokens import PACKED_PAGE, PageIds
 from hicache_nsa.tree.eviction import EvictionPolicy
 from hicache_nsa.tree.min_queue import MinQueue
 from hicache_nsa.tree.node import Node
@@ -44,6 +44,7 @@ class Tier:
         self.live_entries = 0
         self.stale_entries = 0
         self._pages = pages
+        self._packed = f"packed_{pages}"
         self._children = children
         self._entry = entry
         self._queue: MinQueue[QueueEntry] = MinQueue()
@@ -62,8 +63,8 @@ class Tier:
 
     def count(self, node: Node) -> int:
         """How many pages the node has in this tier."""
-        pages = getattr(node, self._pages)
-        return 0 if pages is None else len(pages)
+        packed = getattr(node, self._packed)
+        return 0 if packed is None else len(packed) // PACKED_PAGE
 
     def staying(self, node: Node) -> int:
         """How many of them are not about to leave."""
@@ -75,7 +76,7 @@ class Tier:
 
     def is_leaf(self, node: Node) -> bool:
         """Whether the node has pages here that stay, and none of its children has."""
-        return getattr(node, self._children) == 0 and getattr(node, self._pages) is not None
+        return getattr(node, self._children) == 0 and getattr(node, self._packed) is not None
 
     def entry(self, node: Node) -> int:
         """The number of the node's live entry in the eviction queue, 0 when it has none."""
@@ -89,8 +90,7 @@ class Tier:
 
     def set_pages(self, node: Node, pages: PageIds | None) -> None:
         """Replace the node's pages (None or empty: none) and keep every count right."""
-        before = getattr(node, self._pages)
-        old = 0 if before is None else len(before)
+        old = self.count(node)
         new = 0 if pages is None else len(pages)
         setattr(node, self._pages, pages if new else None)
         self.cached += new - old
@@ -129,9 +129,9 @@ class Tier:
 
     def unlock(self, node: Node) -> None:
         """The node's last user went."""
-        pages = getattr(node, self._pages)
-        if pages is not None:
-            self.locked -= len(pages)
+        pages = self.count(node)
+        if pages:
+            self.locked -= pages
             self.offer(node)
 
     # -- the order of eviction ------------------------------------------------------------------
@@ -226,7 +226,7 @@ class DeviceTier(Tier):
         if self.leaving:
             self.stay(node)
         super().set_pages(node, pages)
-        if self.leaving and node.value is not None:
+        if self.leaving and node.packed_value is not None:
             self.stay(node.parent)
 
     def replace_split(self, prefix: Node, suffix: Node, pages: PageIds | None, at: int) -> None:

@@ -32,8 +32,8 @@ def poll_together(cache: HiCache, least: Least) -> int:
 def drain_together(cache: HiCache, least: Least) -> int:
     """Wait until every copy in flight is in, on every rank; returns how many were taken in.
 
-    For ranks in place of ``drain()``, and before ``reset``, ``clear``, ``invalidate``: those take
-    in what failed here only as failed here only. One collective, and one for each copy that
+    For ranks in place of ``drain()``, and before ``reset`` and ``clear``: those take in what failed
+    here only as failed here only. One collective, and one for each copy that
     failed and for saves that start behind a load.
     """
     count = 0

@@ -127,7 +127,7 @@ def test_a_load_below_a_failed_one_ends_as_before() -> None:
             testing.fail_next(c.cache, "h2d")
             upper, lower = c.start(A), c.start(LONGER)
         c.settle()
-        assert c.poll(1) == 1  # the failed one; the lower one is void now, and not taken in
+        assert c.poll(1) == 1  # the failed one; the lower one is disowned now, and not taken in
         c.end(lower, "cancel")
         c.end(upper, "cancel")
         assert cancelled(c) == 0

@@ -77,7 +77,7 @@ DAMAGE: dict[str, Callable[[hc.HiCache], object]] = {
     "a save that is forgotten": lambda c: c._state.saves.clear(),
     "a node that was removed": lambda c: setattr(c._state.saves[0].node, "removed", True),
     "a locked count that is off": lambda c: setattr(c.tree.device, "locked", 7),
-    "a load that is void and still joined": lambda c: setattr(c._state.loads[0], "failed", True),
+    "a disowned load that is still joined": lambda c: setattr(c._state.loads[0], "failed", True),
     "a pin that nobody holds": lambda c: c.tree.pin(c._state.saves[0].node),
     "a pin without a lock": lambda c: [c.tree.unlock(pinned_node(c)) for _ in range(2)],
     "a pin that is forgotten": lambda c: c._state.pins._heap.clear(),

@@ -179,3 +179,36 @@ def test_what_is_no_integer_is_refused_and_never_crashes(tokens) -> None:
         with pytest.raises((TypeError, ValueError)):
             call(tokens)
     cache.close()
+
+
+def test_a_failed_load_takes_along_what_stands_below_another_one():
+    """A load fails; below it a load that is taken in later, and below that one a third, made after
+    an insert had brought the first one's pages: it stands on the second alone.
+    """
+    tokens = list(range(12))
+    cache = hc.HiCache(
+        hc.formats.dsa(1, page_size=4, kv_lora_rank=128, rope_head_dim=4),
+        device_pages=8, host_pages=8, acks="poll",
+    )  # fmt: skip
+    with cache:
+        cache.insert(tokens, cache.allocate(3))
+        assert cache.drain(30) and cache.evict_device(12) == 12
+        testing.fail_next(cache, "h2d", 0)
+        with testing.hold(cache, "h2d"):
+            first = cache.load_back(cache.match_prefix(tokens), max_tokens=4)
+            second = cache.load_back(cache.match_prefix(tokens[:8]))
+            cache.insert(tokens[:4], cache.allocate(1))
+            third = cache.load_back(cache.match_prefix(tokens))
+            loads = [first, second, third]
+            assert all(load is not None for load in loads)
+        assert cache.ready(30).ended == 3
+        assert cache.poll(1) == 1
+        cache.check()
+        assert all(node.load is None for node in cache.tree.nodes())
+        assert cache.drain(30)
+        match = cache.match_prefix(tokens)
+        assert (match.device_tokens, match.host_tokens) == (4, 8)
+        for load in loads:
+            load.release()
+        cache.check()
+        assert cache.stats().device.locked_pages == 0

@@ -195,7 +195,7 @@ CALLS: dict[str, Callable[[hc.HiCache], object]] = {
     "clear": lambda cache: cache.clear(),
     "invalidate": lambda cache: cache.invalidate(),
 }
-WAITS = ("drain", "reset", "clear", "invalidate")
+WAITS = ("drain", "reset", "clear")
 
 
 @contextmanager

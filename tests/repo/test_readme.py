@@ -93,7 +93,11 @@ def test_it_shows_the_quickstart() -> None:
     assert f"```python\n{body}```" in README
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/architecture.md"])
+LINKED = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+LINKED += [f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("name", LINKED)
 def test_links_lead_to_files_that_exist(name: str) -> None:
     file = ROOT / name
     targets = [part.partition(")")[0] for part in file.read_text(encoding="utf-8").split("](")[1:]]

@@ -140,7 +140,13 @@ def _land(
 
 
 def _orphan(state: CacheState, failed: Load) -> None:
-    """Loads below a failed one have a gap before them: nobody joins them, nothing is kept."""
-    for load in state.loads:
-        if failed in load.above and not load.failed:
+    """Loads below a failed one have a gap before them: nobody joins them, nothing is kept.
+
+    So have those below them, which may not stand on the failed one itself: an insert may have
+    brought its pages since.
+    """
+    gone = {failed}
+    for load in state.loads:  # a load is younger than those above it
+        if not load.failed and not gone.isdisjoint(load.above):
             load.disown()
+            gone.add(load)

@@ -80,7 +80,7 @@ def check(state: CacheState) -> None:
     loads, saves = set(state.loads), set(state.saves)
     for node in nodes:
         require(node.load is None or node.load in loads, "{} names a load that is over", node)
-        require(node.load is None or not node.load.failed, "{} names a load that is void", node)
+        require(node.load is None or not node.load.failed, "{} names a load that is disowned", node)
         require(node.save is None or node.save in saves, "{} names a save that is over", node)
 
 

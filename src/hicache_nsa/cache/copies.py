@@ -101,8 +101,8 @@ class Load(Copy):
     above: loads in flight that bring earlier pages of the same prefix. If one of them fails, what
         this one brings has a gap before it.
     users: LoadBacks that have not been released, and handles of inserts behind it.
-    acked: taken in by ``poll``. failed: what it brings is not published, since it or one above it
-        failed or it was cancelled.
+    acked: taken in by ``poll``. failed: *disowned*, what it brings is not published, since it or
+        one above it failed or it was cancelled.
     inserted_behind: an insert stands behind it, so that it can't be cancelled any more.
     surplus: pages that the tree did not take; freed at the last release.
     waiting: inserts that stand behind this load.

@@ -1,4 +1,4 @@
-"""What handles call when they end. Under the cache's lock; nothing happens once they are void."""
+"""What handles call when they end. Under the cache's lock; nothing happens once they are stale."""
 
 from __future__ import annotations
 

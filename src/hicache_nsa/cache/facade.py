@@ -53,7 +53,7 @@ class HiCache(CachePolling):
     host_pages, host_size: one of them; the size (bytes, "50GiB") counts everything. 0: no tier.
     layout: ``layer_first``, ``page_first``, ``page_first_direct``. io_backend: see
         ``TransferEngine``, whose further keywords (staging_bytes ...) are taken too.
-    pin_memory: ``auto`` pins the host pool for a GPU and warns if that fails; True must pin.
+    pin_memory: ``auto`` page-locks the host pool for a GPU and warns if that fails; True must.
     write_policy: ``write_through`` saves at insert; ``write_through_selective`` from the
         ``write_threshold``-th hit of a node; ``write_back`` when it is evicted from the device.
     low_water: share of the device pages (0 to 0.5) that ``poll()`` keeps free under write back.
@@ -277,7 +277,7 @@ class HiCache(CachePolling):
         """``lock`` that ends by itself, ``seconds`` from now; no call on the pin is needed.
 
         It ends in the next call that looks at what is cached or takes room, with ``acks="poll"``
-        in the next ``poll()`` or ``drain()``; ``Pin.release()`` ends it now, a flush makes it void.
+        in the next ``poll()`` or ``drain()``; ``Pin.release()`` ends it now, and so does a flush.
         What a load or a save brings to the prefix later is protected too.
 
         Raises:
@@ -314,9 +314,9 @@ class HiCache(CachePolling):
     def reset(self) -> ResetReport:
         """Flush: the device forgets everything, the host keeps its copies, which go on matching.
 
-        Copies in flight are finished first. Locks are void, handles and matches stale. Pages that
-        callers own stay theirs until ``free``. Not enough after a change of weights: the host
-        copies belong to the old ones; call ``invalidate()``.
+        Copies in flight are finished first. Locks and pins end, handles and matches are stale.
+        Pages that callers own stay theirs until ``free``. Not enough after a change of weights: the
+        host copies belong to the old ones; call ``invalidate()``.
         """
         return self._when_idle(flushing.reset)
 
@@ -328,12 +328,12 @@ class HiCache(CachePolling):
     def invalidate(self) -> None:
         """The weights changed: both tiers empty, and no page computed before can come back.
 
-        Locks are void, handles and matches stale. Pages that callers own stay theirs and can only
-        be freed; ``insert`` of one raises ``StaleHandleError``.
+        Locks and pins end, handles and matches are stale. Pages that callers own stay theirs and
+        can only be freed; ``insert`` of one raises ``StaleHandleError``.
         Waits for nothing, and takes as long for any number of cached pages. What was cached counts
-        as evictable and is freed bit by bit: in ``poll``, where pages are needed, and all of it in
-        ``stats``, ``drain``, ``reset`` and ``clear``. Copies in flight end without effect; their
-        pages are free from their ack on.
+        as free at once, and is freed bit by bit: in ``poll``, where pages are needed, and all of it
+        in ``drain``, ``reset`` and ``clear``. Copies in flight end without effect; their pages are
+        free from their ack on.
         """
         flushing.invalidate(self._state, self._state.fence(None))
 

@@ -65,6 +65,6 @@ def invalidate(state: CacheState, fence: Fence | None) -> None:
 
 
 def _free_device(state: CacheState, pages: PageIds, fence: Fence | None) -> None:
-    """Free the tree's pages and those kept for loads and handles, which are void now."""
+    """Free the tree's pages and those kept for loads and handles, which have ended."""
     pending = np.fromiter(state.ledger.holder, dtype=np.int64, count=len(state.ledger.holder))
     state.ledger.free(np.concatenate([pages, pending]), fence)

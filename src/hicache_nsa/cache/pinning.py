@@ -38,7 +38,7 @@ def pin_match(state: CacheState, match: PrefixMatch, seconds: float, ends: Ends)
 
 
 def end_pin(state: CacheState, pin: Pin) -> None:
-    """``pin`` is over; a no-op where it was already, or is void since a flush."""
+    """``pin`` is over; a no-op where it was already, or is from before a flush."""
     if not pin._ended and pin._epoch is state.epoch:
         state.tree.unpin(pin._node)
         state.tree.unlock(pin._node)

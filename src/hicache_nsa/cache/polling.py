@@ -60,7 +60,7 @@ class CachePolling(CacheView):
     def drain(self, timeout: float | None = None) -> bool:
         """Wait until no copy is in flight and all are in; False after ``timeout`` seconds.
 
-        Each as it ended here: several ranks call ``ranks.drain_together``, also before a flush.
+        Each as it ended here: several ranks call ``ranks.drain_together``, also before ``reset``.
         Then nothing of what an ``invalidate`` left behind is left either.
         """
         seconds = seconds_of(timeout)

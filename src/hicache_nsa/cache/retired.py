@@ -71,8 +71,7 @@ class Retired:
 
     fence: the work that may still use its device pages; None when there is none (any more).
     device, host: the pages of its nodes. kept: device pages that were kept for loads or handles
-        that are void now. loading: device pages of its loads in flight. copies: all its copies in
-        flight.
+        of its time. loading: device pages of its loads in flight. copies: all its copies in flight.
     """
 
     def __init__(
@@ -276,7 +275,7 @@ def end_save(state: CacheState, retired: Retired, save: Save) -> None:
 def end_load(state: CacheState, retired: Retired, load: Load) -> None:
     """A void load has ended: nothing is published, its pages on both tiers are free.
 
-    Inserts behind it are void like itself; their pages are among those kept.
+    Inserts behind it end with it; their pages are among those kept.
     """
     retired.copies -= 1
     retired.loading -= len(load.device_pages)

@@ -46,6 +46,17 @@ uint32_t ChildMap::new_slot() {
 }
 
 void ChildMap::add(uint32_t hash, void* child) {
+    if (size_ == 0 && blocks_.empty()) {
+        only_ = child;
+        only_hash_ = hash;
+    } else {
+        if (has_only()) add_to_parts(only_hash_, std::exchange(only_, nullptr));
+        add_to_parts(hash, child);
+    }
+    ++size_;
+}
+
+void ChildMap::add_to_parts(uint32_t hash, void* child) {
     Part* part = &top_;
     int level = 0;
     const auto descend = [&] {
@@ -66,10 +77,15 @@ void ChildMap::add(uint32_t hash, void* child) {
     (last_ == kNone ? first_ : slot(last_).after) = index;
     last_ = index;
     entries.push_back({hash, index});
-    ++size_;
 }
 
 bool ChildMap::remove(uint32_t hash, void* child) {
+    if (has_only()) {
+        if (only_hash_ != hash || only_ != child) return false;
+        only_ = nullptr;
+        size_ = 0;
+        return true;
+    }
     Entry* entry = entry_of(hash, child);
     if (entry == nullptr) return false;
     const uint32_t index = entry->slot;
@@ -87,6 +103,11 @@ bool ChildMap::remove(uint32_t hash, void* child) {
 }
 
 bool ChildMap::replace(uint32_t hash, void* child, void* by) {
+    if (has_only()) {
+        if (only_hash_ != hash || only_ != child) return false;
+        only_ = by;
+        return true;
+    }
     const Entry* entry = entry_of(hash, child);
     if (entry == nullptr) return false;
     slot(entry->slot).child = by;
@@ -94,12 +115,17 @@ bool ChildMap::replace(uint32_t hash, void* child, void* by) {
 }
 
 void* ChildMap::pop() {
+    if (has_only()) {
+        size_ = 0;
+        return std::exchange(only_, nullptr);
+    }
     const Slot last = slot(last_);
     remove(last.hash, last.child);
     return last.child;
 }
 
 std::vector<void*> ChildMap::children() const {
+    if (has_only()) return {only_};
     std::vector<void*> result;
     result.reserve(size_);
     for (uint32_t index = first_; index != kNone; index = slot(index).after)

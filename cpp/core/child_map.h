@@ -25,6 +25,7 @@ class ChildMap {
     // The first child with that hash for which is_it(child) is true; nullptr without one.
     template <typename Predicate>
     [[nodiscard]] void* find(uint32_t hash, const Predicate& is_it) const {
+        if (has_only()) return only_hash_ == hash && is_it(only_) ? only_ : nullptr;
         for (const Entry& entry : part_of(hash).entries) {
             if (entry.hash != hash) continue;
             if (void* child = slot(entry.slot).child; is_it(child)) return child;
@@ -70,13 +71,19 @@ class ChildMap {
     [[nodiscard]] Slot& slot(uint32_t index) const;
     uint32_t new_slot();
 
+    // A map that never had two children keeps its child here and allocates nothing.
+    [[nodiscard]] bool has_only() const { return only_ != nullptr; }
+    void add_to_parts(uint32_t hash, void* child);
+
+    void* only_ = nullptr;
+    uint32_t only_hash_ = 0;
+    uint32_t size_ = 0;
     Part top_;
     std::vector<std::unique_ptr<Slot[]>> blocks_;  // of 1, 2, 4, ... slots: slots never move
     uint32_t slots_ = 0;                           // in use or free
     uint32_t free_ = kNone;
     uint32_t first_ = kNone;
     uint32_t last_ = kNone;
-    uint32_t size_ = 0;
 };
 
 }  // namespace hicache

@@ -71,6 +71,25 @@ TEST(ChildMap, HoldsWhatAListHoldsInItsOrder) {
     EXPECT_EQ(map.pop(), children.data());
 }
 
+TEST(ChildMap, OneChildIsAMapToo) {
+    Child a{7, 0}, b{7, 1};
+    ChildMap map;
+    map.add(7, &a);
+    EXPECT_EQ(find(map, a), &a);
+    EXPECT_EQ(find(map, b), nullptr);
+    EXPECT_FALSE(map.remove(7, &b) || map.remove(8, &a) || map.replace(7, &b, &a));
+    EXPECT_TRUE(map.replace(7, &a, &b));
+    EXPECT_EQ(map.children(), std::vector<void*>{&b});
+    map.add(7, &a);
+    EXPECT_EQ(map.children(), (std::vector<void*>{&b, &a}));
+    EXPECT_TRUE(map.remove(7, &b));
+    EXPECT_EQ(map.pop(), &a);
+    EXPECT_EQ(map.size(), 0U);
+    map.add(7, &b);
+    EXPECT_EQ(map.pop(), &b);
+    EXPECT_TRUE(map.children().empty());
+}
+
 TEST(ChildMap, OneThatReplacesAnotherHasItsPlace) {
     Child a{7, 0}, b{7, 1}, c{7, 2}, d{8, 3};
     ChildMap map;

@@ -70,7 +70,7 @@ def test_all_cases_with_table_and_json(trace: Path, tmp_path: Path) -> None:
     assert found["replay/conversation"]["requests"] == 20
     assert found["insert/conversation/host"]["settle_p50_us"] > 0
     assert found["evict/many"]["pages"] == 20
-    assert found["memory/leaf"]["gc_objects_per_leaf"] >= 0
+    assert -1 < found["memory/leaf"]["gc_objects_per_leaf"] < 1  # the collector sees no leaf
     assert found["pauses/gc_on"]["insert_calls"] == found["pauses/gc_on"]["calls"] == 60
 
 
@@ -189,11 +189,11 @@ def test_the_collector_is_as_before() -> None:
 
 @pytest.mark.parametrize(("workload", "least"), [(LEAVES, 3_000), (AGENTIC, 50)])
 def test_memory_grows_with_what_is_kept(workload: str, least: int) -> None:
-    """At least the tokens' own bytes, 8 each."""
+    """At least the tokens' own bytes, 4 each."""
     settings = TreeSettings(leaves=3_000, sessions=4, turns=10, session_tokens=40_000)
     found = measure_memory("hicache", workload, settings)
     assert found["pages"] >= least
-    assert found["rss_bytes"] > 0.8 * 64 * 8 * found["pages"]
+    assert found["rss_bytes"] > 0.8 * 64 * 4 * found["pages"]
 
 
 def test_a_process_that_fails_says_why() -> None:

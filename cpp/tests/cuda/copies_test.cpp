@@ -91,8 +91,8 @@ TEST(CudaCopy, ASlotOfTheRingIsNotFilledBeforeItIsEmpty) {
 
 TEST(CudaCopy, WaysThatTakeTurnsIntoTheSamePagesKeepTheirOrder) {
     // Flat costs: few pieces go straight, few on the host alone through the ring, many by kernel.
-    const CostCurve piece({{1, 5e-6}, {1'000'000, 5e-6}});
-    const CostCurve kernel({{1, 1e-4}, {1'000'000, 1e-4}});
+    const CostCurve piece({{1, 2e-5}, {1'000'000, 2e-5}});
+    const CostCurve kernel({{1, 4e-4}, {1'000'000, 4e-4}});
     const LinkCosts costs{piece, piece, kernel};
     PoolShape shape{.layout = "layer_first", .layers = 3, .device_pages = 64, .host_pages = 64};
     shape.options.link_curve = std::make_shared<const LinkCurve>(LinkCurve{{costs, costs}});

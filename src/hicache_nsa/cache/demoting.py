@@ -6,7 +6,7 @@ is in. Then they leave (``settle_leaving``), unless it failed or somebody has lo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hicache_nsa.cache.reclaim import drop_device_pages, free_evicted
 from hicache_nsa.cache.retired import idle_device_pages
@@ -15,8 +15,7 @@ from hicache_nsa.cache.state import CacheState
 from hicache_nsa.tree import Node
 
 
-@dataclass(frozen=True)
-class Evicted:
+class Evicted(NamedTuple):
     """Pages that are free now, and pages that will be once their save is in."""
 
     freed: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hicache_nsa._core import TokenSpan
+from hicache_nsa._core import TokenSpan, untrack
 from hicache_nsa.cache.handles import PrefixMatch
 from hicache_nsa.cache.saving import save_due
 from hicache_nsa.cache.state import CacheState
@@ -29,7 +29,7 @@ def match_prefix(
     device_tokens = len(device_pages) * size
     if count:
         state.counters.matched_device_tokens += device_tokens
-    return PrefixMatch(
+    match = PrefixMatch(
         device_tokens,
         len(host_pages) * size,
         0,
@@ -39,3 +39,5 @@ def match_prefix(
         node,
         state.epoch,
     )
+    untrack(match)  # callers may keep many; it is part of no cycle
+    return match

@@ -167,7 +167,7 @@ def _leaf_memory(name: str, settings: TreeSettings) -> Figures:
 
 
 def _token_memory(name: str, settings: TreeSettings) -> Figures:
-    """Resident bytes a distinct token of agentic sessions: its id is 8 of them or less."""
+    """Resident bytes a distinct token of agentic sessions: its id is 4 of them or 8."""
     grown = measure_memory(name, AGENTIC, settings)
     tokens = grown["pages"] * PAGE_SIZE
     return {"bytes_per_token": grown["rss_bytes"] / tokens, "tokens": tokens}

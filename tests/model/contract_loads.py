@@ -201,8 +201,10 @@ class Loads(Inserts):
         if load.copy.fails:
             self.counters["failed_loads"] += 1
             load.failed = True
+            gone = [load]
             for below in self.copies:
-                if isinstance(below, Load) and load in below.above:
+                if isinstance(below, Load) and any(one in gone for one in below.above):
+                    gone.append(below)
                     below.failed = True
                     self._not_loading(below)
         self._not_loading(load)

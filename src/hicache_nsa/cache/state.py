@@ -56,6 +56,10 @@ class CacheState:
     copies: int = 0
     counters: Counters = field(default_factory=Counters)
 
+    def __del__(self) -> None:
+        for copy in (*self.loads, *self.saves):
+            copy.let_go()  # the garbage collector does not see that nodes refer to copies
+
     @property
     def page_size(self) -> int:
         """Tokens a page."""

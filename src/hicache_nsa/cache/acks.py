@@ -77,6 +77,7 @@ def finish_save(state: CacheState, save: Save) -> None:
     tree.unlock(save.node)
     settle_leaving(state, save.node)
     state.counters.failed_saves += failed
+    state.failed_in_a_row = state.failed_in_a_row + 1 if failed else 0
     state.counters.saved_tokens += published * save.page_size
     state.counters.saved_bytes += published * state.format.page_bytes
 

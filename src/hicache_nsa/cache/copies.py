@@ -81,6 +81,14 @@ class Copy:
         nodes.reverse()
         return nodes
 
+    def let_go(self) -> None:
+        """Its nodes do not name it any more."""
+        for node in self.nodes():
+            if node.load is self:
+                node.load = None
+            if node.save is self:
+                node.save = None
+
     def slice(self, start: int, end: int) -> slice:
         """Indices of the pages for positions ``start .. end - 1``."""
         return slice(
@@ -139,9 +147,7 @@ class Load(Copy):
     def disown(self) -> None:
         """What it brings will not be published: nobody joins it from now on."""
         self.failed = True
-        for node in self.nodes():
-            if node.load is self:
-                node.load = None
+        self.let_go()
 
     def pages_of(self, start: int, end: int) -> PageIds:
         """Device pages for positions ``start .. end - 1``."""

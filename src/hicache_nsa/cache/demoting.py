@@ -52,8 +52,7 @@ def settle_leaving(state: CacheState, node: Node) -> None:
     """If no save of ``node`` is in flight: what was to leave of it and above it does, or stays."""
     tree = state.tree
     while node.parent is not None and node.leaving:
-        below = any(tree.device.count(child) for child in node.children.values())
-        if below or node.save is not None:
+        if tree.device.leaving_children(node) or node.save is not None:
             return  # another save is not in yet
         if node.lock_ref or tree.host.count(node) < tree.device.count(node):
             tree.device.stay(node)

@@ -175,7 +175,7 @@ class HiCache(CachePolling):
         pages are still being saved, or loaded for a tree that ``invalidate`` gave up, waits for
         those copies (not with ``acks="poll"``), with the lock and the GIL released, as long as one
         ends every SAVE_WAIT_SECONDS. Under ``write_back`` the saves start here; once two have
-        failed, pages are dropped without.
+        failed (with ``acks="poll"``: the last two taken in), pages are dropped without.
 
         Raises:
             OutOfPages: not enough even so, with the numbers; nothing changed (under ``write_back``
@@ -375,13 +375,17 @@ class HiCache(CachePolling):
         """
         self._take_in()
         state = self._state
-        save = state.counters.failed_saves <= failed + 1
+        if self._polled:  # one call sees no ack: what counts is what the last polls took in
+            save = state.failed_in_a_row < 2
+        else:
+            save = state.counters.failed_saves <= failed + 1
         waits = may_wait and not self._polled
         copy = copy_to_await(state, num_pages) if waits else None
         if copy is not None:
             return copy.ticket
         pages = allocate_device_pages(state, num_pages, save=save)
         if pages is not None:
+            state.failed_in_a_row = state.failed_in_a_row if save else 0
             return pages
         if waits and not self.engine.held(D2H):
             return state.saves[0].ticket

@@ -8,6 +8,7 @@ from hicache_nsa.cache.copies import Save
 from hicache_nsa.cache.reclaim import evict_host_pages, pages_to_evict
 from hicache_nsa.cache.retired import idle_host_pages, reclaim_host
 from hicache_nsa.cache.state import CacheState
+from hicache_nsa.cache.unstarted import Unstarted
 from hicache_nsa.plan import plan_save
 from hicache_nsa.transfer import D2H
 from hicache_nsa.tree import Node
@@ -25,6 +26,7 @@ def start_save(state: CacheState, node: Node) -> Save | None:
 
     The leading pages are saved when not all fit; room is made by evicting host leaves, never what
     this path or a copy in flight needs. Ordered after the work that still writes the pages.
+    A copy that can't be submitted is one that failed: it ends in ``poll``, on all ranks.
     """
     size = state.page_size
     path = node.path()
@@ -48,6 +50,8 @@ def start_save(state: CacheState, node: Node) -> Save | None:
     try:
         fences = state.ledger.fences(device_pages)
         ticket = state.engine.submit(D2H, host_pages, device_pages, after=fences)
+    except (MemoryError, RuntimeError) as error:
+        ticket = Unstarted(error)
     except BaseException:
         state.host.free(host_pages)
         tree.unlock(node)

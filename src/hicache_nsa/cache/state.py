@@ -32,6 +32,8 @@ class CacheState:
     epoch: changes at every flush. version: changes at every ``invalidate``.
     retired: trees that ``invalidate`` set aside, the oldest first, until nothing of them is left.
     filling: host pages that saves in flight are writing.
+    failed_in_a_row: saves taken in since the last one that went well, or since pages were dropped
+        unsaved for a caller.
     spare: share of each tier's pages that eviction leaves free.
     low_water: share of the device pages that write back keeps free ahead of need.
     """
@@ -53,8 +55,13 @@ class CacheState:
     saves: deque[Save] = field(default_factory=deque)
     retired: dict[RadixTree, Retired] = field(default_factory=dict)
     filling: int = 0
+    failed_in_a_row: int = 0
     copies: int = 0
     counters: Counters = field(default_factory=Counters)
+
+    def __del__(self) -> None:
+        for copy in (*self.loads, *self.saves):
+            copy.let_go()  # the garbage collector does not see that nodes refer to copies
 
     @property
     def page_size(self) -> int:

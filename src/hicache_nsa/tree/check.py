@@ -59,6 +59,8 @@ def _check_tier(tier: Tier, nodes: list[Node], page_size: int) -> None:
             below += tier.count(child) > 0
             staying += tier.staying(child) > 0
         require_equal("{}: {} children", tier.children(node), staying, node, tier.name)
+        name = "{}: {} children that leave"
+        require_equal(name, tier.leaving_children(node), below - staying, node, tier.name)
         if stays < count:
             name = "{}: {} children that stay below pages that leave"
             require_equal(name, staying, 0, node, tier.name)

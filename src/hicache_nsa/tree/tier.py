@@ -74,6 +74,10 @@ class Tier:
         """How many of the node's children have pages in this tier that stay."""
         return cast(int, getattr(node, self._children))
 
+    def leaving_children(self, node: Node) -> int:
+        """How many of them have pages here all of which are about to leave."""
+        return 0
+
     def is_leaf(self, node: Node) -> bool:
         """Whether the node has pages here that stay, and none of its children has."""
         return getattr(node, self._children) == 0 and getattr(node, self._packed) is not None
@@ -212,10 +216,20 @@ class DeviceTier(Tier):
 
     def __init__(self, policy: EvictionPolicy) -> None:
         super().__init__("device", "value", "device_children", "device_entry", policy)
+        self._leaving_children: dict[Node, int] = {}  # of the parents that have any
 
     def staying(self, node: Node) -> int:
         """See ``Tier``."""
         return self.count(node) - node.leaving
+
+    def leaving_children(self, node: Node) -> int:
+        """See ``Tier``."""
+        return self._leaving_children.get(node, 0)
+
+    def clear(self) -> None:
+        """See ``Tier``."""
+        super().clear()
+        self._leaving_children.clear()
 
     def is_leaf(self, node: Node) -> bool:
         """See ``Tier``."""
@@ -235,7 +249,9 @@ class DeviceTier(Tier):
         if suffix.leaving:
             prefix.leaving = max(suffix.leaving - self.count(suffix), 0)
             suffix.leaving -= prefix.leaving
-            prefix.device_children = int(self.staying(suffix) > 0)
+            if suffix.leaving and self.staying(suffix) == 0:
+                prefix.device_children = 0
+                self._count_leaving(prefix, 1)
             self.offer(prefix)
 
     def leave(self, node: Node, num_pages: int) -> None:
@@ -246,6 +262,7 @@ class DeviceTier(Tier):
         parent = node.parent
         if parent is not None and self.staying(node) == 0:
             parent.device_children -= 1
+            self._count_leaving(parent, 1)
             self.offer(parent)
         self.offer(node)
 
@@ -255,6 +272,7 @@ class DeviceTier(Tier):
             parent = node.parent
             if parent is not None and self.staying(node) == 0:
                 parent.device_children += 1
+                self._count_leaving(parent, -1)
             self.leaving -= node.leaving
             node.leaving = 0
             self.offer(node)
@@ -271,7 +289,16 @@ class DeviceTier(Tier):
         self.cached -= num_pages
         if node.lock_ref:
             self.locked -= num_pages
-        if not keep and node.device_entry:
-            self._withdraw(node)
+        if not keep:
+            assert node.parent is not None
+            self._count_leaving(node.parent, -1)
+            if node.device_entry:
+                self._withdraw(node)
         self.offer(node)
         return pages[keep:]
+
+    def _count_leaving(self, parent: Node, change: int) -> None:
+        """So many more children of ``parent`` have pages all of which are about to leave."""
+        count = self._leaving_children.pop(parent, 0) + change
+        if count:
+            self._leaving_children[parent] = count

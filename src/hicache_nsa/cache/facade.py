@@ -331,9 +331,9 @@ class HiCache(CachePolling):
         Locks are void, handles and matches stale. Pages that callers own stay theirs and can only
         be freed; ``insert`` of one raises ``StaleHandleError``.
         Waits for nothing, and takes as long for any number of cached pages. What was cached counts
-        as evictable and is freed bit by bit: in ``poll``, where pages are needed, and all of it in
-        ``stats``, ``drain``, ``reset`` and ``clear``. Copies in flight end without effect; their
-        pages are free from their ack on.
+        as free and is freed bit by bit: in ``poll``, where pages are needed, and all of it in
+        ``drain``, ``reset`` and ``clear``. Copies in flight end without effect; their pages are
+        free from their ack on.
         """
         flushing.invalidate(self._state, self._state.fence(None))
 

@@ -13,6 +13,8 @@ from hicache_nsa.plan import Holder, Owner
 from hicache_nsa.pools import DevicePool
 from hicache_nsa.tokens import PageIds, concat_pages
 
+FEW = 64
+"""Fences kept without a look at whether they are done."""
 FREE = int(Owner.FREE)  # looking a member up takes longer than all else that eviction does here
 _OWNERS = {
     Owner.FREE: "free or reserved",
@@ -42,6 +44,7 @@ class Ledger:
         self.pending = 0
         self._mark: npt.NDArray[np.int64] = np.zeros(pool.num_pages, dtype=np.int64)
         self._busy: list[tuple[Fence, PageIds]] = []
+        self._most_busy = FEW
 
     # -- moves of ownership ---------------------------------------------------------------------
 
@@ -102,6 +105,9 @@ class Ledger:
         """Remember that the work behind ``fence`` may still read or write the pages."""
         if fence is not None and len(pages):
             self._busy.append((fence, pages.copy()))
+            if len(self._busy) > self._most_busy:  # where no copy asks for them, too
+                self._drop_done()
+                self._most_busy = max(2 * len(self._busy), FEW)
 
     def _leave(self, pages: PageIds) -> None:
         owners = self.owner[pages]
@@ -116,8 +122,11 @@ class Ledger:
 
     def fences(self, pages: PageIds) -> list[Fence]:
         """Fences that a copy into or out of ``pages`` has to wait for."""
-        self._busy = [(fence, busy) for fence, busy in self._busy if not fence.done()]
+        self._drop_done()
         return [fence for fence, busy in self._busy if np.isin(pages, busy).any()]
+
+    def _drop_done(self) -> None:
+        self._busy = [(fence, busy) for fence, busy in self._busy if not fence.done()]
 
     def refuse_duplicates(self, pages: PageIds) -> None:
         """``ValueError`` that names the page if an id occurs twice."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hicache_nsa.cache.ends import Ends
 
 MOST_PINNED = 0.9
+FEW = 64
+"""Pins remembered without a look at whether they are over."""
 
 
 class Pin:
@@ -87,6 +89,7 @@ class Pins:
         self.clock = clock
         self._heap: list[tuple[float, int, Pin]] = []
         self._number = 0
+        self._most = FEW
 
     def __bool__(self) -> bool:
         return bool(self._heap)
@@ -100,10 +103,13 @@ class Pins:
         return int(self.share * total_pages + 1e-9)  # 0.29 of 100 pages are 29
 
     def add(self, pin: Pin) -> None:
-        """Remember a pin. Those that are over are forgotten where they are the greater part."""
-        if self._number % 64 == 0:
+        """Remember a pin. Those that are over are forgotten each time the number of all has
+        doubled: O(log n) a pin.
+        """
+        if len(self._heap) >= self._most:
             self._heap = [entry for entry in self._heap if not entry[2]._ended]
             heapq.heapify(self._heap)
+            self._most = max(2 * len(self._heap), FEW)
         self._number += 1
         heapq.heappush(self._heap, (pin.expires, self._number, pin))
 

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import numpy as np
+from checked_calls import CheckedCalls
 from engine import device_holds, fill, host_holds, identity
 
 import hicache_nsa as hc
@@ -15,31 +16,13 @@ LONG = 30.0
 A, B = list(range(16)), list(range(100, 116))
 
 
-class Checked:
+class Checked(CheckedCalls):
     """A cache that is checked after every call."""
 
     def __init__(self, device_pages: int, host_pages: int, **options: Any) -> None:
         fmt = hc.formats.dsa(2, page_size=PAGE, kv_lora_rank=128, rope_head_dim=4)
-        self.cache = hc.HiCache(fmt, device_pages=device_pages, host_pages=host_pages, **options)
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self.cache, name)
-        if not callable(value) or isinstance(value, type):
-            return value
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return value(*args, **kwargs)
-            finally:
-                self.cache.check()
-
-        return call
-
-    def __enter__(self) -> Checked:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.cache.close()
+        pages = {"device_pages": device_pages, "host_pages": host_pages}
+        super().__init__(hc.HiCache(fmt, **pages, **options))
 
     def put(self, tokens: list[int], **options: Any) -> hc.InsertResult:
         """Compute every whole page of ``tokens`` and insert them."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from checked_calls import CheckedCalls
 from engine import LAYERS, PAGE, device_holds, fill, identity
 
 import hicache_nsa as hc
@@ -15,31 +16,13 @@ from hicache_nsa.stats import TierStats
 LONG = 30.0  # seconds: long enough for anything on a busy machine
 
 
-class SmallCache:
+class SmallCache(CheckedCalls):
     """Everything here counts pages, but for ``hit``, which counts tokens as a match does."""
 
     def __init__(self, device_pages: int, host_pages: int, **options: Any) -> None:
         fmt = hc.formats.dsa(LAYERS, page_size=PAGE, kv_lora_rank=128, rope_head_dim=4)
-        self.cache = hc.HiCache(fmt, device_pages=device_pages, host_pages=host_pages, **options)
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self.cache, name)
-        if not callable(value) or isinstance(value, type):
-            return value
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return value(*args, **kwargs)
-            finally:
-                self.cache.check()
-
-        return call
-
-    def __enter__(self) -> SmallCache:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.cache.close()
+        pages = {"device_pages": device_pages, "host_pages": host_pages}
+        super().__init__(hc.HiCache(fmt, **pages, **options))
 
     # -- numbers --------------------------------------------------------------------------------
 

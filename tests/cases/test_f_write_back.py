@@ -1,4 +1,4 @@
-"""F04, F25, F26 under write back: saved on the way out, withheld until then, never half."""
+"""F04, F05, F24 to F26 under write back: saved on the way out, withheld until then, never half."""
 
 from __future__ import annotations
 
@@ -115,3 +115,19 @@ def test_f05_allocate_saves_again_and_then_drops(failures):
         assert c.stats().failed_saves == failures
         assert c.stats().dropped_tokens == (8 if failures == 2 else 0)
         c.free(pages)
+
+
+def test_f24_no_child_has_a_host_copy_that_its_parent_lacks():
+    """D=32, H=8: Q fills the host tier while A is evicted; then A with B below it are, too."""
+    q, longer = list(range(900, 908)), [*A, 8, 9, 10, 11]
+    with written_back(32, 8) as c:
+        c.put_on_host(q)
+        handle = c.lock(c.match_prefix(q))
+        c.put(longer)
+        assert c.evict_device(4) == 4 and c.hit(longer) == (8, 0)  # no room: B is dropped
+        c.unlock(handle)
+        assert c.evict_host(8) == 8
+        c.put(longer)
+        assert c.evict_device(32) == 12 and c.drain(LONG)
+        assert c.hit(longer) == (0, 8) and c.host_is(A)  # room for A alone
+        assert c.device.free == 32 and c.host.free == 0

@@ -33,7 +33,7 @@ from hicache_nsa.cache.state import CacheState
 from hicache_nsa.cache.write_policy import write_policy as write_policy_of
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import count_of
-from hicache_nsa.pools import DevicePool, HostPool
+from hicache_nsa.pools import DevicePool, HostPool, split_memory_options
 from hicache_nsa.stats import CacheStats
 from hicache_nsa.streams import Stream, check_stream
 from hicache_nsa.tokens import ExtraKey, PageIds, Tokens, namespace, page_ids, token_span
@@ -52,7 +52,8 @@ class HiCache(CachePolling):
         device_pages: how many the cache makes. device_reserved: page ids never handed out.
     host_pages, host_size: one of them; the size (bytes, "50GiB") counts everything. 0: no tier.
     layout: ``layer_first``, ``page_first``, ``page_first_direct``. io_backend: see
-        ``TransferEngine``, whose further keywords (staging_bytes ...) are taken too.
+        ``TransferEngine``, whose further keywords (staging_bytes ...) are taken too, as are those
+        of ``HostMemoryOptions``.
     pin_memory: ``auto`` page-locks the host pool for a GPU and warns if that fails; True must.
     write_policy: ``write_through`` saves at insert; ``write_through_selective`` from the
         ``write_threshold``-th hit of a node; ``write_back`` when it is evicted from the device.
@@ -95,8 +96,9 @@ class HiCache(CachePolling):
         clock: Callable[[], float] = time.monotonic,
         stream: Stream = None,
         acks: str = "auto",
-        **engine_options: Any,
+        **options: Any,
     ) -> None:
+        memory_options, engine_options = split_memory_options(options)
         check_options(
             format, io_backend, write_policy, write_threshold, eviction_policy, pin_memory, acks,
             engine_options,
@@ -105,7 +107,7 @@ class HiCache(CachePolling):
         spare = share_of_pages(spare, "spare")
         low_water = low_water_share(low_water, write_policy)
         pins = Pins(pin_share_of(pin_share), pin_clock(clock))
-        host = HostPool(format, host_pages, host_size, layout)
+        host = HostPool(format, host_pages, host_size, layout, **memory_options)
         device_pool = DevicePool(format, device_buffers, device_pages, device, device_reserved)
         check_stream(stream, device_pool.device)
         self._guard = Guard()

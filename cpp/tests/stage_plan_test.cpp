@@ -61,6 +61,27 @@ TEST(StagePlan, HostNeighboursAreOnePieceWhereverTheyGo) {
     EXPECT_EQ(blocks.size(), 3u);  // a part of each record
 }
 
+// 32 MiB of one layer through bays of 16 MiB.
+std::vector<int64_t> tile_mebibytes(Direction direction) {
+    constexpr int64_t kMiB = int64_t{1} << 20;
+    const PoolFormat format(4, 1, {{"latent", kMiB, {0}}});
+    const CopyGeometry geometry(HostLayout(format, "page_first", 32), 32,
+                                {{1 << 20, kMiB, 1, kMiB, kMiB}});
+    Pages pages(32);
+    for (int64_t i = 0; i < 32; ++i)
+        pages[static_cast<size_t>(i)] = i;
+    std::vector<int64_t> sizes;
+    const auto order = order_of(pages, pages, {0}, kMiB, direction);
+    for (const StageTile& tile : stage_tiles(geometry, order, 16 * kMiB, 1))
+        sizes.push_back(tile.pages);
+    return sizes;
+}
+
+TEST(StagePlan, TheTileForWhichTheLinkIsIdleIsSmall) {
+    EXPECT_EQ(tile_mebibytes(Direction::kDeviceToHost), (Pages{1, 1, 2, 4, 8, 16}));
+    EXPECT_EQ(tile_mebibytes(Direction::kHostToDevice), (Pages{16, 8, 4, 2, 1, 1}));
+}
+
 TEST(StagePlan, NoPagesNoTiles) {
     EXPECT_TRUE(stage_tiles(geometry_of("page_first"), order_of({}, {}, {0, 1}, 1), 99, 2).empty());
 }

@@ -7,18 +7,13 @@
 namespace hicache {
 namespace {
 
-// A copy is cut into about so many tiles, as long as they are not too small: the link is idle while
-// the first one is cut out and the last one is spread.
-constexpr int64_t kTiles = 8;
 constexpr int64_t kSmallestTile = int64_t{1} << 20;
 
-// Pages of each tile of a group: equally many, about tile_bytes, at most what a bay holds.
-int64_t pages_of_tile(int64_t pages, int64_t bytes, int64_t tile_bytes, int64_t bay_bytes) {
-    if (bytes == 0) return pages;
-    const int64_t room = std::max<int64_t>(bay_bytes / bytes, 1);
-    const int64_t tiles =
-        std::max((pages * bytes + tile_bytes / 2) / tile_bytes, (pages + room - 1) / room);
-    return tiles <= 1 ? pages : (pages + tiles - 1) / tiles;
+// Bytes of the next tile. The link is idle while a save's first tile is cut out and a load's last
+// one is spread: these are small, and each other one is as long as all between it and that end.
+int64_t bytes_of_tile(Direction direction, int64_t done, int64_t left, int64_t bay_bytes) {
+    const int64_t between = direction == Direction::kDeviceToHost ? done : left / 2;
+    return std::clamp(between, std::min(kSmallestTile, bay_bytes), bay_bytes);
 }
 
 // One piece, or a longer last one.
@@ -43,14 +38,19 @@ std::vector<StageTile> stage_tiles(const CopyGeometry& geometry, const CopyOrder
     std::vector<StageTile> tiles;
     const int64_t pages = order.plan.num_pages();
     if (pages == 0) return tiles;
-    const int64_t tile_bytes = std::clamp(pages * order.page_bytes / kTiles,
-                                          std::min(kSmallestTile, bay_bytes), bay_bytes);
+    int64_t left = pages * order.page_bytes;
+    int64_t done = 0;
     for (const LayerGroup& group : layer_groups(geometry, order, group_layers, bay_bytes)) {
         const int64_t bytes = geometry.page_bytes(group.first_layer, group.last_layer);
-        const int64_t room = pages_of_tile(pages, bytes, tile_bytes, bay_bytes);
-        for (int64_t page = 0; page < pages; page += room) {
+        for (int64_t page = 0; page < pages;) {
+            const int64_t tile = bytes_of_tile(order.direction, done, left, bay_bytes);
+            const int64_t count = bytes == 0 ? pages : std::max<int64_t>(tile / bytes, 1);
+            const int64_t next = std::min(page + count, pages);
             tiles.push_back({group.first_layer, group.last_layer, group.first_position, page,
-                             std::min(room, pages - page), page + room >= pages});
+                             next - page, next == pages});
+            done += (next - page) * bytes;
+            left -= (next - page) * bytes;
+            page = next;
         }
     }
     return tiles;

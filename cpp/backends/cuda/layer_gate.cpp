@@ -95,7 +95,7 @@ void LayerGate::layers_queued(int first, int last, cudaStream_t stream) {
     changed_.notify_all();
 }
 
-int LayerGate::wait_landed(int position) const {
+int LayerGate::wait_landed(int position, const DueTime& due) const {
     std::shared_ptr<PooledEvent> event;
     int next = position + 1;
     {
@@ -104,7 +104,7 @@ int LayerGate::wait_landed(int position) const {
         while (next < static_cast<int>(events_.size()) && events_[next] == event)
             ++next;
     }
-    event->wait("A copy on the GPU");
+    event->wait("A copy on the GPU", &due);
     return next;
 }
 

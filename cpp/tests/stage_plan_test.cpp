@@ -82,6 +82,25 @@ TEST(StagePlan, TheTileForWhichTheLinkIsIdleIsSmall) {
     EXPECT_EQ(tile_mebibytes(Direction::kHostToDevice), (Pages{16, 8, 4, 2, 1, 1}));
 }
 
+TEST(StagePlan, TilesOfLayersThatFollowEachOtherAreEquallyLong) {
+    constexpr int64_t kKiB = 1024;
+    const PoolFormat format(4, 8, {{"latent", 50 * kKiB, {0, 1, 2, 3, 4, 5, 6, 7}}});
+    std::vector<DeviceBuffer> device;
+    for (uint64_t layer = 1; layer <= 8; ++layer)
+        device.push_back({layer << 30, 50 * kKiB, 1, 50 * kKiB, 50 * kKiB});
+    const CopyGeometry geometry(HostLayout(format, "page_first", 512), 512, device);
+    Pages pages(512);
+    for (int64_t i = 0; i < 512; ++i)
+        pages[static_cast<size_t>(i)] = i;
+    const auto order = order_of(pages, pages, {0, 1, 2, 3, 4, 5, 6, 7}, 8 * 50 * kKiB);
+    const auto tiles = stage_tiles(geometry, order, 16 * 1024 * kKiB, 2);
+    for (const StageTile& tile : tiles) {
+        if (tile.first_layer < 6) {
+            EXPECT_EQ(tile.pages, 128);
+        }
+    }
+}
+
 TEST(StagePlan, NoPagesNoTiles) {
     EXPECT_TRUE(stage_tiles(geometry_of("page_first"), order_of({}, {}, {0, 1}, 1), 99, 2).empty());
 }

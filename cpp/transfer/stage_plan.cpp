@@ -9,11 +9,21 @@ namespace {
 
 constexpr int64_t kSmallestTile = int64_t{1} << 20;
 
-// Bytes of the next tile. The link is idle while a save's first tile is cut out and a load's last
-// one is spread: these are small, and each other one is as long as all between it and that end.
-int64_t bytes_of_tile(Direction direction, int64_t done, int64_t left, int64_t bay_bytes) {
+// Bytes that the next tile may have. The link is idle while a save's first tile is cut out and a
+// load's last one is spread: these are small, and each other one is as long as all between it and
+// that end.
+int64_t most_bytes(Direction direction, int64_t done, int64_t left, int64_t bay_bytes) {
     const int64_t between = direction == Direction::kDeviceToHost ? done : left / 2;
     return std::clamp(between, std::min(kSmallestTile, bay_bytes), bay_bytes);
+}
+
+// Pages of the next tile, of those that are left of its layers. Tiles that follow each other are
+// equally long where they can be: behind a long one the link waits for its bay.
+int64_t pages_of_tile(int64_t pages, int64_t page_bytes, int64_t most_bytes) {
+    if (page_bytes == 0) return pages;
+    const int64_t room = std::max<int64_t>(most_bytes / page_bytes, 1);
+    const int64_t tiles = (pages + room - 1) / room;
+    return (pages + tiles - 1) / tiles;
 }
 
 // One piece, or a longer last one.
@@ -43,9 +53,8 @@ std::vector<StageTile> stage_tiles(const CopyGeometry& geometry, const CopyOrder
     for (const LayerGroup& group : layer_groups(geometry, order, group_layers, bay_bytes)) {
         const int64_t bytes = geometry.page_bytes(group.first_layer, group.last_layer);
         for (int64_t page = 0; page < pages;) {
-            const int64_t tile = bytes_of_tile(order.direction, done, left, bay_bytes);
-            const int64_t count = bytes == 0 ? pages : std::max<int64_t>(tile / bytes, 1);
-            const int64_t next = std::min(page + count, pages);
+            const int64_t most = most_bytes(order.direction, done, left, bay_bytes);
+            const int64_t next = page + pages_of_tile(pages - page, bytes, most);
             tiles.push_back({group.first_layer, group.last_layer, group.first_position, page,
                              next - page, next == pages});
             done += (next - page) * bytes;

@@ -11,7 +11,13 @@ from fake_system import GIB, MIB, V1_NO_LIMIT, FakeSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hicache_nsa.memory_budget import MemoryLimit, MemoryLimits, budget, default_reserve, read_limits
+from hicache_nsa.memory_budget import (
+    MemoryLimit,
+    MemoryLimits,
+    budget,
+    default_reserve,
+    read_limits,
+)
 
 SIZES = st.one_of(st.integers(0, 64 * MIB), st.integers(0, 600 * GIB))
 
@@ -90,7 +96,9 @@ def test_f31_the_budget_is_the_tightest_of_all_limits(
         room = budget(limits, ranks, reserve, memory_limit)
         if memory_limit is None:
             left = {
-                file: max(0, (free - (default_reserve(full) if reserve is None else reserve)) // ranks)
+                file: max(
+                    0, (free - (default_reserve(full) if reserve is None else reserve)) // ranks
+                )
                 for file, full, free in bounds
             }
             assert room.allowed == min(left.values())
@@ -154,5 +162,5 @@ def test_pools_of_one_process_never_take_more_than_there_is(
 def test_the_default_reserve(total: int) -> None:
     kept = default_reserve(total)
     assert 0 <= kept <= total // 8 and kept <= 16 * GIB
-    if 8 * GIB <= total:
+    if total >= 8 * GIB:
         assert kept >= GIB and kept == min(max(GIB, total // 20), 16 * GIB)

@@ -13,17 +13,17 @@ from hicache_nsa import _core
 from hicache_nsa.memory_budget import read_limits
 
 FMT = hc.formats.mha(1, 1, 512, dtype="fp8", page_size=1024)  # 1 MiB a page
-GROUP = "/sys/fs/cgroup/pod/box"
+GROUP = "/sys/fs/cgroup/nowhere/box"
 
 
 @pytest.fixture
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSystem:
-    """What the issue describes, for every pool of the test: 8 GiB, 2 of them used, 100 available."""
+    """For every pool of the test: a group of 8 GiB, 2 of them used, on a machine with 100."""
     fake = FakeSystem(tmp_path)
     fake.meminfo(128 * GIB, 100 * GIB)
     fake.mount("/sys/fs/cgroup", "cgroup2")
-    fake.member("0::/pod/box")
-    fake.group("/sys/fs/cgroup/pod")
+    fake.member("0::/nowhere/box")
+    fake.group("/sys/fs/cgroup/nowhere")
     fake.group(GROUP, 8 * GIB, 2 * GIB)
     monkeypatch.setattr("hicache_nsa.pools.host_room.read_limits", lambda: read_limits(tmp_path))
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
@@ -59,7 +59,7 @@ def test_f31_two_ranks_divide_what_the_group_leaves(system: FakeSystem, mapped: 
     assert mapped == [2560 << 20]  # no second one
     text = str(refused.value)
     for part in (
-        f"requested {2662 << 20} bytes (2.60 GiB)",
+        f"host pool of 2662 pages (2.60 GiB): requested {2662 << 20} bytes, ",
         f"allowed {2560 << 20} bytes (2.50 GiB) by {GROUP}/memory.max",
         "8.00 GiB in all, 6.00 GiB available, 1.00 GiB kept in reserve",
         "5.00 GiB divided by 2 local ranks (local_ranks=2)",
@@ -69,7 +69,7 @@ def test_f31_two_ranks_divide_what_the_group_leaves(system: FakeSystem, mapped: 
 
 
 def test_f31_one_page_more_than_fits_is_refused(system: FakeSystem, mapped: list[int]) -> None:
-    with pytest.raises(hc.HiCacheError, match="2561 pages"):
+    with pytest.raises(hc.HiCacheError, match="of 2561 pages"):
         cache((2560 << 20) + (1 << 20))
     cache((2560 << 20) + (1 << 20) - 1).close()
     assert mapped == [2560 << 20]
@@ -88,8 +88,10 @@ def test_f31_max_and_the_old_sentinel_are_no_limit(system: FakeSystem) -> None:
 
 
 def test_f31_the_tightest_of_all_groups_above_wins(system: FakeSystem) -> None:
-    system.group("/sys/fs/cgroup/pod", 6 * GIB, 3 * GIB)
-    with pytest.raises(hc.HiCacheError, match=r"allowed 1073741824 .*/sys/fs/cgroup/pod/memory.max"):
+    system.group("/sys/fs/cgroup/nowhere", 6 * GIB, 3 * GIB)
+    with pytest.raises(
+        hc.HiCacheError, match=r"allowed 1073741824 .*/sys/fs/cgroup/nowhere/memory.max"
+    ):
         cache("1.1GiB")
     system.group(GROUP)
     cache("1GiB").close()

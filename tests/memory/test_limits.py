@@ -42,14 +42,14 @@ def test_of_the_machine(system: FakeSystem) -> None:
 
 def test_a_group_and_all_above_it(system: FakeSystem) -> None:
     system.mount(V2, "cgroup2")
-    system.member("0::/a/b")
-    system.group(f"{V2}/a/b", 900, 300, inactive_file=100)
-    system.group(f"{V2}/a", 800, 500, high=700)
-    system.group(f"{V2}/a/c", 1, 0)  # a neighbour
+    system.member("0::/nowhere/b")
+    system.group(f"{V2}/nowhere/b", 900, 300, inactive_file=100)
+    system.group(f"{V2}/nowhere", 800, 500, high=700)
+    system.group(f"{V2}/nowhere/c", 1, 0)  # a neighbour
     assert groups(system) == {
-        f"{V2}/a/b/memory.max": (900, 700),
-        f"{V2}/a/memory.max": (800, 300),
-        f"{V2}/a/memory.high": (700, 200),
+        f"{V2}/nowhere/b/memory.max": (900, 700),
+        f"{V2}/nowhere/memory.max": (800, 300),
+        f"{V2}/nowhere/memory.high": (700, 200),
     }
 
 
@@ -70,9 +70,9 @@ def test_in_a_namespace_the_own_group_is_the_mount(system: FakeSystem) -> None:
 
 
 def test_a_mount_of_a_part_of_the_hierarchy(system: FakeSystem) -> None:
-    system.mount(V1, "cgroup", root="/docker/1f", options="rw,memory")
+    system.mount(V1, "cgroup", root="/nowhere/1f", options="rw,memory")
     system.member("5:cpu,cpuacct:/elsewhere")
-    system.member("4:memory:/docker/1f/inner")
+    system.member("4:memory:/nowhere/1f/inner")
     system.old_group(f"{V1}/inner", 800, 300)
     system.old_group(V1, 700, 400, inactive_file=50)
     assert groups(system) == {
@@ -82,8 +82,8 @@ def test_a_mount_of_a_part_of_the_hierarchy(system: FakeSystem) -> None:
 
 
 def test_a_name_of_the_host_that_the_container_cannot_see(system: FakeSystem) -> None:
-    system.mount(V1, "cgroup", root="/kubepods/x", options="rw,memory")
-    system.member("4:memory:/other/name")
+    system.mount(V1, "cgroup", root="/nowhere/x", options="rw,memory")
+    system.member("4:memory:/nowhere/name")
     system.old_group(V1, 700, 400)
     assert groups(system) == {f"{V1}/memory.limit_in_bytes": (700, 300)}
 
@@ -119,10 +119,10 @@ def test_a_limit_above_what_can_be_seen(system: FakeSystem) -> None:
 
 def test_a_group_above_that_does_not_count_those_below(system: FakeSystem) -> None:
     system.mount(V1, "cgroup", options="rw,memory")
-    system.member("2:memory:/a/b")
-    system.old_group(f"{V1}/a/b", 800, 300, hierarchy=0)
-    system.old_group(f"{V1}/a", 10, 5, hierarchy=0)
-    assert groups(system) == {f"{V1}/a/b/memory.limit_in_bytes": (800, 500)}
+    system.member("2:memory:/nowhere/b")
+    system.old_group(f"{V1}/nowhere/b", 800, 300, hierarchy=0)
+    system.old_group(f"{V1}/nowhere", 10, 5, hierarchy=0)
+    assert groups(system) == {f"{V1}/nowhere/b/memory.limit_in_bytes": (800, 500)}
 
 
 def test_without_mountinfo_the_usual_places(system: FakeSystem) -> None:
@@ -154,13 +154,19 @@ def test_what_is_no_number_is_no_limit(system: FakeSystem, text: str) -> None:
 
 
 def test_mounts_with_odd_names() -> None:
-    text = "1 2 0:3 / /a\\040b rw shared:1 - tmpfs none rw,size=1k\nrubbish\n4 5 0:6 /x /a rw - y z w\n"
+    text = (
+        "1 2 0:3 / /a\\040b rw shared:1 - tmpfs none rw,size=1k\n"
+        "rubbish\n4 5 0:6 /x /a rw - y z w\n"
+    )
     mounts = parse_mounts(text)
-    assert mounts == [Mount("/", "/a b", "tmpfs", ("rw", "size=1k")), Mount("/x", "/a", "y", ("w",))]
+    assert mounts == [
+        Mount("/", "/a b", "tmpfs", ("rw", "size=1k")),
+        Mount("/x", "/a", "y", ("w",)),
+    ]
     assert mount_of(mounts, "/a b/c") == mounts[0]
     assert mount_of(mounts, "/ab") is None
     over = [*mounts, Mount("/", "/a", "later", ())]
-    assert mount_of(over, "/a/c") == over[2]
+    assert mount_of(over, "/a") == over[2]
 
 
 HUGE = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
@@ -204,33 +210,30 @@ def test_a_file_in_a_tmpfs_takes_memory_and_room(system: FakeSystem) -> None:
 
     limits = read_limits(system.root, file=Path("/dev/shm/pool"), space=space)
     assert asked == [(system.root / "dev/shm").resolve()]
-    assert limits.space == (
-        MemoryLimit("free space of /dev/shm (tmpfs)", 4000 * KIB, 2400 * KIB),
-    )
+    assert limits.space == (MemoryLimit("free space of /dev/shm (tmpfs)", 4000 * KIB, 2400 * KIB),)
     assert len(limits.memory) == 2
 
 
 def test_a_file_behind_a_link_is_where_the_link_leads(system: FakeSystem) -> None:
     system.mount("/", "ext4")
-    system.mount("/run/shm", "tmpfs")
-    system.write("/run/shm/other", "")
-    (system.root / "dev").mkdir()
-    (system.root / "dev/shm").symlink_to("../run/shm")
+    system.mount("/dev/fast", "tmpfs")
+    system.write("/dev/fast/other", "")
+    (system.root / "dev/shm").symlink_to("fast")
     limits = read_limits(system.root, file=Path("/dev/shm/pool"), space=lambda _: room(1, 9, 5))
-    assert limits.space == (MemoryLimit("free space of /run/shm (tmpfs)", 9, 5),)
+    assert limits.space == (MemoryLimit("free space of /dev/fast (tmpfs)", 9, 5),)
 
 
 def test_a_file_in_a_hugetlbfs_takes_huge_pages(system: FakeSystem) -> None:
     system.meminfo(4 * GIB, 3 * GIB)
     system.huge_pages(2 * MIB, total=100, free=60)
-    system.mount("/mnt/huge", "hugetlbfs")
-    system.write("/mnt/huge/other", "")
-    file = Path("/mnt/huge/pool")
+    system.mount("/dev/hugepages", "hugetlbfs")
+    system.write("/dev/hugepages/other", "")
+    file = Path("/dev/hugepages/pool")
     pool = MemoryLimit(HUGE, 200 * MIB, 120 * MIB)
     limits = read_limits(system.root, file=file, space=lambda _: room(2 * MIB, 0, 0))
     assert limits == MemoryLimits((), (pool,))  # a mount without a size of its own
     limits = read_limits(system.root, file=file, space=lambda _: room(2 * MIB, 20, 15))
-    mount = MemoryLimit("free space of /mnt/huge (hugetlbfs)", 40 * MIB, 30 * MIB)
+    mount = MemoryLimit("free space of /dev/hugepages (hugetlbfs)", 40 * MIB, 30 * MIB)
     assert limits == MemoryLimits((), (pool, mount))
 
 

@@ -66,7 +66,7 @@ def _refusal(num_pages: int, page_bytes: int, room: Budget, ranks: LocalRanks) -
         else "memory_limit= says how much there is where that is wrong"
     )
     return (
-        f"no memory for a host pool of {num_pages} pages: requested {asked} bytes "
-        f"({format_size(asked)}), allowed {room.allowed} bytes ({format_size(room.allowed)}) by "
+        f"no memory for a host pool of {num_pages} pages ({format_size(asked)}): "
+        f"requested {asked} bytes, allowed {room.allowed} bytes ({format_size(room.allowed)}) by "
         f"{room.explain(ranks.source)}; {largest}. {advice}"
     )

@@ -164,3 +164,11 @@ def test_the_default_reserve(total: int) -> None:
     assert 0 <= kept <= total // 8 and kept <= 16 * GIB
     if total >= 8 * GIB:
         assert kept >= GIB and kept == min(max(GIB, total // 20), 16 * GIB)
+
+
+def test_a_share_is_less_what_the_process_holds() -> None:
+    """Without a first look, too: what it holds is in use, and part of what is divided."""
+    now = MemoryLimits((MemoryLimit("group", 8 * GIB, 4608 * MIB),))  # 1.5 GiB of 6 are taken
+    room = budget(now, 2, GIB, held=1536 * MIB)
+    assert (room.allowed, room.divided, room.held) == (GIB, 5 * GIB, 1536 * MIB)
+    assert budget(now, 1, GIB, held=1536 * MIB).allowed == 3584 * MIB

@@ -50,10 +50,12 @@ int priority_of(Direction direction) {
     return direction == Direction::kHostToDevice ? highest : lowest;
 }
 
-CudaLane::CudaLane(LaneShared& shared, Direction direction, Ways ways, const WayLimits& limits)
+CudaLane::CudaLane(LaneShared& shared, Direction direction, Ways ways,
+                   std::unique_ptr<CopyWay> pageable, const WayLimits& limits)
     : shared_(shared),
       direction_(direction),
       ways_(std::move(ways)),
+      pageable_(std::move(pageable)),
       limits_(limits),
       stream_(make_stream(direction)) {}
 
@@ -98,8 +100,8 @@ void CudaLane::submit(std::shared_ptr<CopyJob> job) {
 bool CudaLane::queued_at_once(Queued& copy) const {
     const CopyOrder& order = copy.job->order();
     if (order.plan.num_pages() * order.page_bytes > kSmallCopy || !startable(*copy.job) ||
-        !host_fences(order).empty() || copy.error || shared_.closing)
-        return false;
+        !host_fences(order).empty() || copy.error || shared_.closing || !pinned(order))
+        return false;  // calls that copy pageable memory wait for the stream
     const auto& setup = shared_.setup;
     try {
         copy.choice = choose(order);
@@ -170,13 +172,18 @@ void CudaLane::queue_first(Lock& lock, std::optional<std::string> error) {
     may_finish_.notify_one();
 }
 
-WayChoice CudaLane::choose(const CopyOrder& order) const {
-    return choose_way(*shared_.setup.geometry, order, *shared_.setup.options.link_curve, limits_);
+bool CudaLane::pinned(const CopyOrder& order) const {
+    return shared_.pool.pinned(*shared_.setup.geometry, order);
 }
 
-CopyWay& CudaLane::take(Way way) {
+WayChoice CudaLane::choose(const CopyOrder& order) const {
+    const WayLimits limits = pinned(order) ? limits_ : WayLimits{Way::kDirect, 0, 0};
+    return choose_way(*shared_.setup.geometry, order, *shared_.setup.options.link_curve, limits);
+}
+
+CopyWay& CudaLane::take(Way way, bool pinned) {
     shared_.setup.counters[index(direction_)]->took(way);
-    CopyWay* const next = ways_[static_cast<size_t>(way)].get();
+    CopyWay* const next = pinned ? ways_[static_cast<size_t>(way)].get() : pageable_.get();
     if (way_ != nullptr && way_ != next) way_->join(stream_);
     way_ = next;
     return *next;
@@ -199,7 +206,7 @@ CudaLane::Queued CudaLane::queue(const Queued& waiting, std::optional<std::strin
     try {
         order_after_fences(order, stream_);
         const auto [way, group_layers] = waiting.choice ? *waiting.choice : choose(order);
-        take(way).queue(order, group_layers, stream_, *queued.gate, queued.held);
+        take(way, pinned(order)).queue(order, group_layers, stream_, *queued.gate, queued.held);
     } catch (const std::exception& failure) {
         queued.error = failure.what();
         mark_end(queued);

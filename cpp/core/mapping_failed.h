@@ -1,0 +1,25 @@
+// The error for host memory that is not to be had.
+#pragma once
+
+#include <cstdint>
+#include <new>
+#include <string>
+
+#include "core/available_memory.h"
+#include "core/errors.h"
+
+namespace hicache {
+
+// std::bad_alloc that says how much was asked for.
+class MappingFailed : public std::bad_alloc {
+  public:
+    MappingFailed(int64_t nbytes, const char* reason)
+        : text_(message("Cannot map ", nbytes, " bytes of host memory: ", reason, "; ",
+                        available_memory(), " bytes are available. Ask for fewer host pages.")) {}
+    const char* what() const noexcept override { return text_.c_str(); }
+
+  private:
+    std::string text_;
+};
+
+}  // namespace hicache

@@ -1,3 +1,4 @@
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -48,6 +49,7 @@ void bind_preparation(nb::class_<MemoryHandle>& memory) {
                 const int64_t ready = memory.take_ready();
                 return std::tuple(ready, ended, notes_of(memory));
             },
+            nb::sig("def take_ready(self) -> tuple[int, bool, list[tuple[bool, str]]]"),
             "(ready bytes, whether nothing more will be ready, notes since the last call as (is an "
             "error, text)). The bytes may be in use from now on: an engine that is made later "
             "registers those before it returns.")

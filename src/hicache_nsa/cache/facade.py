@@ -51,6 +51,8 @@ class HiCache(CachePolling):
     device_buffers: {buffer name: one tensor per owning layer}, the engine's own memory; else
         device_pages: how many the cache makes. device_reserved: page ids never handed out.
     host_pages, host_size: one of them; the size (bytes, "50GiB") counts everything. 0: no tier.
+        The cache serves once ``prepare_first`` of it is ready; the tier grows while the rest gets
+        ready in the background (``acks="poll"`` and ``layer_first`` wait for all of it).
     layout: ``layer_first``, ``page_first``, ``page_first_direct``. io_backend: see
         ``TransferEngine``, whose further keywords (staging_bytes ...) are taken too, as are those
         of ``HostMemoryOptions``.
@@ -112,14 +114,16 @@ class HiCache(CachePolling):
         check_stream(stream, device_pool.device)
         self._guard = Guard()
         self._polled = acks == "poll"
+        engine = TransferEngine(
+            device_pool, host, io_backend, pin_memory=pin_memory, wait_ready=self._polled,
+            **engine_options,
+        )  # fmt: skip
         self._state = CacheState(
             format=format,
             tree=RadixTree(format.page_size, eviction_policy),
             ledger=Ledger(device_pool),
             host=host,
-            engine=TransferEngine(
-                device_pool, host, io_backend, pin_memory=pin_memory, **engine_options
-            ),
+            engine=engine,
             load_back_threshold=threshold,
             stream=stream,
             epoch=Epoch(self._guard),

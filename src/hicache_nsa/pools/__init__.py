@@ -2,6 +2,7 @@
 
 from hicache_nsa.pools.device_pool import DevicePool, check_device
 from hicache_nsa.pools.host_pool import LAYOUTS, HostPool
+from hicache_nsa.pools.memory_kind import MemoryKind
 from hicache_nsa.pools.memory_options import HostMemoryOptions, split_memory_options
 from hicache_nsa.pools.pool import MAX_PAGES, Pool, native_format
 
@@ -11,6 +12,7 @@ __all__ = [
     "DevicePool",
     "HostMemoryOptions",
     "HostPool",
+    "MemoryKind",
     "Pool",
     "check_device",
     "native_format",

@@ -42,7 +42,9 @@ Preparation::Preparation(std::byte* begin, int64_t bytes, const PreparationOptio
         Lock lock(mutex_);
         update();
         changed_.wait(lock, [this] { return stuck() || touched() >= first_bytes_; });
-        if (failure_) throw std::system_error(error_, std::generic_category());
+        if (failure_) {
+            throw std::system_error(untouchable_.begin()->second, std::generic_category());
+        }
     } catch (...) {
         stop();
         throw;
@@ -69,9 +71,10 @@ int64_t Preparation::touched() const {
 void Preparation::touch_pieces() {
     yield_to_others();
     Lock lock(mutex_);
+    const auto over = [this] { return stuck() || !untouchable_.empty() || next_ >= bytes_; };
     for (;;) {
-        changed_.wait(lock, [this] { return stuck() || next_ >= bytes_ || next_ < limit_; });
-        if (stuck() || next_ >= bytes_) return;
+        changed_.wait(lock, [&] { return over() || next_ < limit_; });
+        if (over()) return;
         const int64_t at = next_;
         const int64_t size = std::min(kTouchedAtOnce, std::min(limit_, bytes_) - at);
         next_ += size;
@@ -81,15 +84,18 @@ void Preparation::touch_pieces() {
         lock.lock();
         if (error == 0) {
             begun_.erase(at);
-            update();
-        } else if (!failure_) {
-            error_ = error;
-            fail(message("Host memory ends at ", touched(), " of ", bytes_, " bytes: touching ",
-                         size, " more at ", static_cast<void*>(begin_ + at),
-                         " failed: ", std::strerror(error),
+        } else {
+            untouchable_[at] = error;
+        }
+        // Only once no other piece is under way is it known where the memory ends.
+        if (!untouchable_.empty() && begun_.size() == untouchable_.size()) {
+            fail(message("Host memory ends at ", touched(), " of ", bytes_,
+                         " bytes: touching more at ", static_cast<void*>(begin_ + touched()),
+                         " failed: ", std::strerror(untouchable_.begin()->second),
                          "; the pool keeps the pages before that. Ask for fewer host pages."),
                  false);
         }
+        update();
     }
 }
 

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -125,7 +126,7 @@ class Preparation {
     int64_t taken_ = 0;
     bool stopping_ = false;
     std::optional<std::string> failure_;  // why not all will be ready
-    int error_ = 0;                       // errno of a piece that could not be touched
+    std::map<int64_t, int> untouchable_;  // errno by where the piece begins
     std::vector<PreparationNote> notes_;
     std::list<Follower> followers_;
     std::vector<std::thread> touchers_;

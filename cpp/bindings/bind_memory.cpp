@@ -44,6 +44,7 @@ void bind_preparation(nb::class_<MemoryHandle>& memory) {
         .def(
             "take_ready",
             [](const MemoryHandle& self) {
+                const nb::gil_scoped_release unlocked;
                 const HostMemory& memory = self.memory();
                 const bool ended = memory.ended();  // asked first: what it ended at is in the rest
                 const int64_t ready = memory.take_ready();

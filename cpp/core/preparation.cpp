@@ -58,7 +58,7 @@ Preparation::~Preparation() {
 void Preparation::start() {
     if (!options_.prefault) return;
     const int64_t pieces = (bytes_ + kTouchedAtOnce - 1) / kTouchedAtOnce;
-    const int64_t count = std::min<int64_t>(thread_count(options_.threads), pieces);
+    const int64_t count = std::min<int64_t>(touching_threads(options_.threads), pieces);
     for (int64_t i = 0; i < count; ++i)
         touchers_.emplace_back([this] { touch_pieces(); });
 }

@@ -32,9 +32,9 @@ inline constexpr int64_t kPrepareAll = int64_t{1} << 62;
 inline constexpr int64_t kPreparedAtOnce = int64_t{128} << 20;
 
 struct PreparationOptions {
-    int threads = 0;                       // that touch, 0 = one a core
-    bool prefault = true;                  // false: memory is used where it is written (sparse)
-    int64_t first_bytes = kPrepareAll;     // touched when the constructor returns
+    int threads = 0;                    // that touch, 0 = one a core, but for one that others have
+    bool prefault = true;               // false: memory is used where it is written (sparse)
+    int64_t first_bytes = kPrepareAll;  // touched when the constructor returns
     int64_t step_bytes = kPreparedAtOnce;  // registered at once, unless told otherwise
     bool held = false;                     // no more than that until step() (for tests)
 };

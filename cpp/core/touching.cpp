@@ -77,4 +77,10 @@ int thread_count(int wanted) {
     return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
+int touching_threads(int wanted) {
+    constexpr int kFew = 4;
+    const int threads = thread_count(wanted);
+    return wanted == 0 && threads >= kFew ? threads - 1 : threads;
+}
+
 }  // namespace hicache

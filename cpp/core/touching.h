@@ -19,7 +19,9 @@ inline constexpr int64_t kTouchedAtOnce = int64_t{4} << 20;
 // cannot be given back stays until the range is unmapped.
 void give_pages_back(std::byte* begin, int64_t bytes, int threads) noexcept;
 
-// Cores to work with: `wanted`, or all of the machine for 0.
+// Threads to work with: `wanted`, or as many as there are cores for 0.
 [[nodiscard]] int thread_count(int wanted);
+// The same to touch memory beside other work: from four cores on one is left to it.
+[[nodiscard]] int touching_threads(int wanted);
 
 }  // namespace hicache

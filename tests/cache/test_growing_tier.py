@@ -346,6 +346,23 @@ def test_a_closed_pool_says_so_to_who_waits() -> None:
     assert int(view[-1]) == 7
 
 
+def test_a_cache_that_cannot_be_made_leaves_no_pool_that_gets_ready(monkeypatch) -> None:
+    made: list[hc.HostPool] = []
+
+    def refuse(self: hc.HostPool, wait: bool) -> None:
+        made.append(self)
+        raise hc.HiCacheError("no")
+
+    monkeypatch.setattr(hc.HostPool, "begin_service", refuse)
+    fmt = hc.formats.dsa(2, page_size=PAGE)
+    before = threads()
+    with pytest.raises(hc.HiCacheError, match="no") as caught:
+        hc.HiCache(fmt, device_pages=4, host_size="8MiB", **SMALL)
+    assert caught.value is not None and threads() == before
+    with pytest.raises(hc.HiCacheError, match="closed"):
+        made[0].memory  # noqa: B018
+
+
 def test_a_child_of_a_fork_can_drop_a_pool_that_is_getting_ready() -> None:
     fmt = hc.formats.dsa(2, page_size=PAGE)
     pool = hc.HostPool(fmt, size="64MiB", prepare_first=0)

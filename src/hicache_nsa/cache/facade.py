@@ -10,6 +10,7 @@ from hicache_nsa.cache import audit, flushing, reclaim
 from hicache_nsa.cache.allocating import allocate_device_pages, copy_to_await, out_of_pages_yet
 from hicache_nsa.cache.demoting import evict_device_pages
 from hicache_nsa.cache.ends import Ends
+from hicache_nsa.cache.engine import make_engine
 from hicache_nsa.cache.flushing import ResetReport
 from hicache_nsa.cache.guard import Guard, atomic
 from hicache_nsa.cache.handles import Epoch, LockHandle, PrefixMatch
@@ -37,7 +38,7 @@ from hicache_nsa.pools import DevicePool, HostPool, split_memory_options
 from hicache_nsa.stats import CacheStats
 from hicache_nsa.streams import Stream, check_stream
 from hicache_nsa.tokens import ExtraKey, PageIds, Tokens, namespace, page_ids, token_span
-from hicache_nsa.transfer import D2H, Ticket, TransferEngine
+from hicache_nsa.transfer import D2H, Ticket
 from hicache_nsa.tree import EvictionPolicy, RadixTree
 
 SAVE_WAIT_SECONDS = 2.0
@@ -114,10 +115,8 @@ class HiCache(CachePolling):
         check_stream(stream, device_pool.device)
         self._guard = Guard()
         self._polled = acks == "poll"
-        engine = TransferEngine(
-            device_pool, host, io_backend, pin_memory=pin_memory, wait_ready=self._polled,
-            **engine_options,
-        )  # fmt: skip
+        options = {**engine_options, "pin_memory": pin_memory, "wait_ready": self._polled}
+        engine = make_engine(device_pool, host, io_backend, options)
         self._state = CacheState(
             format=format,
             tree=RadixTree(format.page_size, eviction_policy),

@@ -60,7 +60,7 @@ def _device(context: click.Context, parameter: click.Parameter, value: str | Non
     "prepare_threads",
     type=click.IntRange(0, MOST_THREADS),
     default=0,
-    help="That touch memory.  [default: one a core]",
+    help="That touch memory.  [default: one a core, of four and more all but one]",
 )
 @json_option
 def pin(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import warnings
 import weakref
 from typing import Any
@@ -20,6 +21,7 @@ from hicache_nsa.pools.numa import node_for
 from hicache_nsa.pools.pool import MAX_PAGES, Pool, native_format, page_count
 from hicache_nsa.sizes import format_size, parse_size
 
+_log = logging.getLogger(__name__)
 LAYOUTS = ("layer_first", "page_first", "page_first_direct")
 
 
@@ -148,6 +150,12 @@ class HostPool(Pool):
             self._allocator = _core.PageAllocator(self.num_pages, np.empty(0, np.int64), 0)
         self.growing = True
         self.take_in_ready()
+        if self.growing:
+            _log.info(
+                "%s of a host pool of %s are ready, the rest follows",
+                format_size(self.ready_bytes),
+                format_size(self.nbytes),
+            )
 
     def take_in_ready(self) -> None:
         """Let the pages that have become ready since be handed out, and tell what went wrong.
@@ -162,6 +170,8 @@ class HostPool(Pool):
         else:
             pages = ready // self.format.page_bytes
         self._allocator.grow(pages)
+        if ended and pages == self.num_pages and self.growing:
+            _log.info("a host pool of %s is ready", format_size(self.nbytes))
         self.growing = not ended
         for error, text in notes:  # errors last
             if error:

@@ -24,7 +24,7 @@ class HostMemoryOptions:
     numa: ``auto`` (the node of the engine's GPU, on a machine with several), ``off``, or a node.
     prepare_first: bytes ("1GiB") that are ready when the constructor returns. The rest follows in
         the background, ``prepare_step`` at a time (a multiple of 4096).
-    prepare_threads: threads that touch memory, 0: one a core.
+    prepare_threads: threads that touch memory, 0: one a core, of four and more all but one.
 
     Raises:
         TypeError, ValueError: a value that doesn't fit.

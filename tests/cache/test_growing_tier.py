@@ -1,4 +1,4 @@
-"""A host tier that grows while its memory gets ready: what holds after every step, and its ends."""
+"""A host tier that grows while its memory gets ready: what holds after every step."""
 
 from __future__ import annotations
 

@@ -13,11 +13,15 @@ void bind_allocator(nb::module_& m) {
     nb::class_<PageAllocator>(m, "PageAllocator", "Hands out the pages of one pool.")
         .def(
             "__init__",
-            [](PageAllocator* self, int64_t num_pages, const PageArray& reserved) {
-                new (self) PageAllocator(num_pages, items(reserved));
+            [](PageAllocator* self, int64_t num_pages, const PageArray& reserved,
+               const std::optional<PageArray>& allocated) {
+                new (self)
+                    PageAllocator(num_pages, items(reserved),
+                                  allocated ? items(*allocated) : std::span<const int64_t>{});
             },
-            "num_pages"_a, "reserved"_a.noconvert(),
-            "reserved: page ids that are never handed out.")
+            "num_pages"_a, "reserved"_a.noconvert(), "allocated"_a.noconvert() = nb::none(),
+            "reserved: page ids that are never handed out. allocated: those that are from the "
+            "start.")
         .def_prop_ro("num_pages", &PageAllocator::num_pages, "Pages, reserved ones included.")
         .def_prop_ro("total_pages", &PageAllocator::total_pages, "Pages that can be handed out.")
         .def_prop_ro("free_pages", &PageAllocator::free_pages)

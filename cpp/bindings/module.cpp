@@ -37,6 +37,7 @@ NB_MODULE(_core, m) {
           "Name, unique id, bus and CUDA version of 'cuda' or 'cuda:<n>'.");
     bind_formats(m);
     bind_memory(m);
+    bind_host_file(m);
     bind_allocator(m);
     bind_page_index(m);
     bind_tokens(m);

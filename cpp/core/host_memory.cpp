@@ -45,15 +45,16 @@ MappingFailed failure(int64_t nbytes, const char* reason) {
                                  " bytes are available. Ask for fewer host pages."));
 }
 
-// Has the kernel back the range with memory now. Returns 0 or an errno.
+// Has the kernel back the range with memory now; what is in it stays. Returns 0 or an errno.
 int fault_in(std::byte* begin, std::byte* end) {
     while (begin < end) {
         if (madvise(begin, static_cast<size_t>(end - begin), kPopulateWrite) == 0) return 0;
         if (errno == EINVAL) break;  // a kernel before 5.14
         if (errno != EINTR && errno != EAGAIN) return errno;
     }
-    for (volatile std::byte* at = begin; at < end; at += kSmallPage)
-        *at = std::byte{0};
+    for (auto* at = reinterpret_cast<unsigned char*>(begin);
+         at < reinterpret_cast<unsigned char*>(end); at += kSmallPage)
+        std::atomic_ref(*at).fetch_or(0, std::memory_order_relaxed);
     return 0;
 }
 
@@ -72,6 +73,11 @@ int fault_in_parallel(std::byte* begin, int64_t nbytes, int threads) {
     for (auto& worker : workers)
         worker.join();
     return error;
+}
+
+int or_all_cores(int threads) {
+    if (threads > 0) return threads;
+    return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 }  // namespace
@@ -99,8 +105,15 @@ class HostMemory::Mapping {
         std::memset(data_ + nbytes, kGuardByte, kGuardBytes);
     }
 
+    Mapping(std::shared_ptr<const void> owner, std::byte* data, int64_t nbytes, int threads,
+            bool prefault)
+        : nbytes_(nbytes), owner_(std::move(owner)), data_(data) {
+        const int error = prefault && nbytes > 0 ? fault_in_parallel(data, nbytes, threads) : 0;
+        if (error != 0) throw failure(nbytes, std::strerror(error));
+    }
+
     ~Mapping() {
-        if (data_ != nullptr) munmap(mapped_, static_cast<size_t>(mapped_bytes_));
+        if (mapped_ != nullptr) munmap(mapped_, static_cast<size_t>(mapped_bytes_));
     }
 
     Mapping(const Mapping&) = delete;
@@ -110,7 +123,7 @@ class HostMemory::Mapping {
     [[nodiscard]] std::byte* data() const { return data_; }
 
     void check() const {
-        if (data_ == nullptr) return;
+        if (mapped_ == nullptr) return;
         check_zone(-kGuardBytes);
         check_zone(nbytes_);
     }
@@ -128,7 +141,8 @@ class HostMemory::Mapping {
 
     int64_t nbytes_;
     int64_t mapped_bytes_ = 0;
-    void* mapped_ = nullptr;
+    void* mapped_ = nullptr;  // ours to unmap
+    std::shared_ptr<const void> owner_;
     std::byte* data_ = nullptr;
 };
 
@@ -138,9 +152,13 @@ HostMemory::HostMemory(int64_t nbytes, int threads, bool prefault) {
     if (nbytes > kMaxBytes || (prefault && nbytes > available_memory())) {
         throw failure(nbytes, "not enough memory");
     }
-    if (threads == 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    mapping_ = std::make_shared<Mapping>(nbytes, threads, prefault);
+    mapping_ = std::make_shared<Mapping>(nbytes, or_all_cores(threads), prefault);
 }
+
+HostMemory::HostMemory(std::shared_ptr<const void> owner, std::byte* data, int64_t nbytes,
+                       int threads, bool prefault)
+    : mapping_(std::make_shared<Mapping>(std::move(owner), data, nbytes, or_all_cores(threads),
+                                         prefault)) {}
 
 int64_t HostMemory::nbytes() const {
     return mapping_->nbytes();

@@ -1,4 +1,5 @@
-// One anonymous mapping that holds a host pool, faulted in by several threads.
+// The memory of a host pool, faulted in by several threads: an anonymous mapping, or part of one
+// that somebody else made.
 //
 // A handle: copies share the mapping, the last one unmaps it. Mappings of 2 MiB and more start on a
 // huge-page border and ask for transparent huge pages. Debug builds put a guard zone in front of
@@ -22,6 +23,11 @@ class HostMemory {
     // what() if the mapping fails, or if it is to be faulted in and less memory than that is
     // available.
     explicit HostMemory(int64_t nbytes, int threads = 0, bool prefault = true);
+
+    // Bytes that somebody else mapped and that `owner` keeps mapped; what is in them stays. They
+    // have no guard zones.
+    HostMemory(std::shared_ptr<const void> owner, std::byte* data, int64_t nbytes, int threads,
+               bool prefault);
 
     [[nodiscard]] int64_t nbytes() const;
     [[nodiscard]] std::byte* data() const;

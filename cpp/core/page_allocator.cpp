@@ -19,7 +19,8 @@ int64_t valid_size(int64_t num_pages) {
 
 }  // namespace
 
-PageAllocator::PageAllocator(int64_t num_pages, std::span<const int64_t> reserved)
+PageAllocator::PageAllocator(int64_t num_pages, std::span<const int64_t> reserved,
+                             std::span<const int64_t> allocated)
     : num_pages_(valid_size(num_pages)),
       reserved_((num_pages + 63) / 64),
       marked_((num_pages + 63) / 64),
@@ -32,7 +33,16 @@ PageAllocator::PageAllocator(int64_t num_pages, std::span<const int64_t> reserve
         reserved_[page >> 6] |= uint64_t{1} << (page & 63);
         ++num_reserved_;
     }
+    for (size_t i = 0; i < allocated.size(); ++i) {
+        const int64_t page = allocated[i];
+        if (!in_range(page) || is_reserved(page) || !mark(page)) {
+            bad_argument("Page ", page, ", allocated from the start, is outside the pool of ",
+                         num_pages, " pages, reserved, or named twice.");
+        }
+    }
+    unmark(allocated);
     std::vector<int64_t> borders(reserved.begin(), reserved.end());
+    borders.insert(borders.end(), allocated.begin(), allocated.end());
     borders.push_back(num_pages);
     std::sort(borders.begin(), borders.end());
     int64_t start = 0;

@@ -18,10 +18,11 @@ namespace hicache {
 
 class PageAllocator {
   public:
-    // reserved: page ids that are never handed out.
-    // Throws: std::invalid_argument for a size outside [0, 2^32 - 2], a reserved page out of range
-    // or named twice; std::bad_alloc.
-    PageAllocator(int64_t num_pages, std::span<const int64_t> reserved);
+    // reserved: page ids that are never handed out. allocated: those that are from the start.
+    // Throws: std::invalid_argument for a size outside [0, 2^32 - 2], a page of the lists out of
+    // range or named twice; std::bad_alloc.
+    PageAllocator(int64_t num_pages, std::span<const int64_t> reserved,
+                  std::span<const int64_t> allocated = {});
 
     [[nodiscard]] int64_t num_pages() const { return num_pages_; }
     [[nodiscard]] int64_t total_pages() const { return num_pages_ - num_reserved_; }

@@ -13,6 +13,7 @@ from hicache_nsa.cache.demoting import settle_leaving
 from hicache_nsa.cache.inserting import insert_deferred
 from hicache_nsa.cache.retired import end_load, end_save
 from hicache_nsa.cache.state import CacheState
+from hicache_nsa.cache.warm_restart import publish
 from hicache_nsa.tree import Node, RadixTree
 
 
@@ -71,6 +72,7 @@ def finish_save(state: CacheState, save: Save) -> None:
         if have == max(node.start, save.start) < stop and _complete(tree, node, save.page_size):
             pages = save.host_pages[save.slice(have, stop)]
             tree.set_host(node, np.concatenate([node.host_pages, pages]))
+            publish(state, node, len(pages))
             published += len(pages)
     state.host.free(save.host_pages[published:])
     state.filling -= len(save.host_pages)
@@ -80,6 +82,12 @@ def finish_save(state: CacheState, save: Save) -> None:
     state.failed_in_a_row = state.failed_in_a_row + 1 if failed else 0
     state.counters.saved_tokens += published * save.page_size
     state.counters.saved_bytes += published * state.format.page_bytes
+
+
+def take_last_saves(state: CacheState) -> None:
+    """The copies have ended and the cache does too: a host file gets what they brought."""
+    while state.host.kept and state.saves and state.saves[0].ticket.done():
+        finish_save(state, state.saves.popleft())
 
 
 def _complete(tree: RadixTree, node: Node, page_size: int) -> bool:

@@ -11,9 +11,11 @@ from hicache_nsa import _core
 from hicache_nsa.errors import HiCacheError, native_check
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import one_of
+from hicache_nsa.pools.host_file import RestoredPages, block_bytes, open_host_file
 from hicache_nsa.pools.memory_options import HostMemoryOptions
 from hicache_nsa.pools.pool import MAX_PAGES, Pool, native_format, page_count
 from hicache_nsa.sizes import format_size, parse_size
+from hicache_nsa.tokens import NO_PAGES, PageIds, int64_array
 
 LAYOUTS = ("layer_first", "page_first", "page_first_direct")
 
@@ -22,7 +24,7 @@ class HostPool(Pool):
     """Host pages in one mapping that this object owns and prefaults.
 
     Exactly one of pages and size: ``size`` (bytes or "50GiB") counts everything, every layer and
-    buffer, and is never rounded up. A view taken from ``memory`` keeps the mapping alive.
+    buffer, with ``host_file`` all of the file, and is never rounded up. A view taken from ``memory`` keeps the mapping alive.
     layout: ``layer_first``, ``page_first`` or ``page_first_direct``.
     memory_options: those of ``HostMemoryOptions``.
     """
@@ -39,10 +41,15 @@ class HostPool(Pool):
             raise TypeError(f"format must be a PoolFormat, got {type(format).__name__}")
         self.format = format
         self.layout = one_of(layout, "layout", LAYOUTS)
-        super().__init__("host", _host_pages(format, pages, size))
-        self.native_layout = _core.HostLayout(native_format(format), layout, self.num_pages)
         self._options = HostMemoryOptions(**memory_options)
+        count = _host_pages(format, pages, size)
+        if self._options.path is not None:
+            count = _pages_in_file(format, layout, count, size, self._options.path)
+        super().__init__("host", count)
+        self.native_layout = _core.HostLayout(native_format(format), layout, self.num_pages)
         self._memory: _core.HostMemory | None = None
+        self._file: _core.HostFile | None = None
+        self._restored: RestoredPages | None = None
         self._closed = False
 
     @property
@@ -57,7 +64,7 @@ class HostPool(Pool):
             raise HiCacheError("the host pool is closed")
         if self._memory is None:
             try:
-                self._memory = _core.HostMemory(self.nbytes, prefault=self._options.prefault)
+                self._memory = self._make_memory()
             except MemoryError as error:
                 raise HiCacheError(
                     f"no memory for a host pool of {self.num_pages} pages "
@@ -80,16 +87,119 @@ class HostPool(Pool):
         start = self.offset(buffer, layer, page)
         return self.view()[start : start + self.format.buffer(buffer).page_bytes]
 
+    def _make_memory(self) -> _core.HostMemory:
+        """The mapping, anonymous or of the file; the pages of what the file has are allocated."""
+        prefault = self._options.prefault
+        if self._options.path is None:
+            return _core.HostMemory(self.nbytes, prefault=prefault)
+        file, restored = open_host_file(
+            self._options.path, self.native_layout, self.format.fingerprint
+        )
+        memory = file.memory(prefault=prefault)
+        self._allocator = _core.PageAllocator(self.num_pages, NO_PAGES, restored.pages)
+        self._file, self._restored = file, restored
+        return memory
+
+    def allocate(self, num_pages: int) -> PageIds:
+        """See ``Pool``. The pages of what the file has are not free."""
+        if self._options.path is not None:
+            _ = self.memory
+        return super().allocate(num_pages)
+
+    def free(self, pages: Any) -> None:
+        """See ``Pool``. The file's page table does not name the pages any more."""
+        ids = int64_array(pages, "pages")
+        super().free(ids)
+        if self._file is not None:
+            self._file.withdraw(ids)
+
+    # -- the page table of a host file: without a file nothing of this does anything -------------
+
+    @property
+    def kept(self) -> bool:
+        """Whether the pool is in a file, for the next process."""
+        return self._file is not None
+
+    def take_restored(self) -> RestoredPages | None:
+        """What an earlier process left in the file, once: its pages are the caller's from now on
+        and are matched as they are told. None without a file.
+        """
+        restored, self._restored = self._restored, None
+        return restored
+
+    def publish(
+        self,
+        pages: PageIds,
+        before: int | None,
+        namespace: bytes,
+        tokens: _core.TokenSpan,
+        priority: int,
+    ) -> None:
+        """The bytes of ``pages`` are whole: of the tokens that follow page ``before``, or of the
+        first ones of ``namespace`` where that is None. From now on the next process finds them.
+        """
+        if self._file is not None:
+            least, most = -(1 << 31), (1 << 31) - 1
+            kept = min(max(priority, least), most)
+            self._file.publish(pages, before, namespace, tokens, kept)
+
+    def set_priority(self, pages: PageIds, priority: int) -> None:
+        """Another priority for pages that are published, within 32 bits."""
+        if self._file is not None:
+            least, most = -(1 << 31), (1 << 31) - 1
+            self._file.set_priority(pages, min(max(priority, least), most))
+
+    def renounce(self) -> None:
+        """No process finds anything of what was published until now: one store."""
+        if self._file is not None:
+            self._file.next_generation()
+
+    def published(self) -> PageIds:
+        """Every page that the next process would find."""
+        return NO_PAGES if self._file is None else self._file.published()
+
     def close(self) -> None:
-        """Let go of the mapping; views that are still held keep it alive. Idempotent."""
+        """Let go of the mapping; views that are still held keep it alive. A file stays, for its
+        next owner. Idempotent.
+        """
         self._closed = True
         self._memory = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def check(self) -> None:
         """Also the guard zones around the mapping, where the build has them."""
         super().check()
         if self._memory is not None:
             native_check(self._memory)
+
+
+def _pages_in_file(
+    format: PoolFormat, layout: str, pages: int, size: int | str | None, path: str
+) -> int:
+    """``pages``, or where a size was given as many of them as fit with their page table."""
+    block = block_bytes(path)
+    if pages == 0:
+        raise ValueError(f"host_file={path!r} needs a host tier, got host_pages=0")
+    if size is None:
+        return pages
+    limit = parse_size(size, "host_size")
+
+    def fits(count: int) -> bool:
+        native = _core.HostLayout(native_format(format), layout, count)
+        return bool(_core.host_file_bytes(native, block) <= limit)
+
+    low, high = 0, pages
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    if low == 0:
+        raise ValueError(
+            f"host_size={size!r} is {limit} bytes, a host file with one page of {format.name!r} "
+            f"takes {_core.host_file_bytes(_core.HostLayout(native_format(format), layout, 1), block)}"
+        )
+    return low
 
 
 def _host_pages(format: PoolFormat, pages: int | None, size: int | str | None) -> int:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
 from typing import Any
+
+from hicache_nsa.pools.host_file import file_path
 
 
 @dataclass(frozen=True)
@@ -11,16 +14,26 @@ class HostMemoryOptions:
     """Keywords that ``HostPool`` and ``HiCache`` take.
 
     prefault: have the kernel back all of the memory at once; False: where it is written.
+    host_file: a path on a memory file system (in /dev/shm, or hugetlbfs). The pool is kept there,
+        with a page table, and the next cache that is given the path finds what was saved.
 
     Raises:
         TypeError, ValueError: a value that doesn't fit.
     """
 
     prefault: bool = True
+    host_file: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.prefault, bool):
             raise TypeError(f"prefault must be True or False, got {type(self.prefault).__name__}")
+        if self.host_file is not None:
+            object.__setattr__(self, "host_file", file_path(self.host_file))
+
+    @property
+    def path(self) -> str | None:
+        """``host_file`` as an absolute path."""
+        return None if self.host_file is None else str(self.host_file)
 
 
 MEMORY_OPTIONS = tuple(field.name for field in fields(HostMemoryOptions))

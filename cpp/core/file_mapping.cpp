@@ -36,14 +36,20 @@ std::byte* aligned_place(int64_t bytes) {
     return reinterpret_cast<std::byte*>(place);
 }
 
+struct Descriptor {
+    const int number;
+    ~Descriptor() { ::close(number); }
+};
+
 }  // namespace
 
 FileMapping::FileMapping(std::shared_ptr<LockedFile> file, int64_t bytes, int64_t block)
     : file_(std::move(file)), bytes_(bytes) {
     const bool place = bytes >= kHugePage && block < kHugePage;  // hugetlbfs finds one itself
+    const Descriptor again{file_->open_again()};
     std::byte* at = place ? aligned_place(bytes) : nullptr;
     void* mapped = mmap(at, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | (place ? MAP_FIXED : 0), file_->descriptor(), 0);
+                        MAP_SHARED | (place ? MAP_FIXED : 0), again.number, 0);
     if (mapped == MAP_FAILED) {
         const int error = errno;
         if (place) munmap(at, static_cast<size_t>(bytes));

@@ -41,6 +41,10 @@ const char* refusal(int error) {
     return std::strerror(error);
 }
 
+bool same_file(const struct stat& a, const struct stat& b) {
+    return a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+}
+
 void require_own(const std::string& path, const struct stat& info) {
     if (!S_ISREG(info.st_mode)) bad_state("Host file ", path, ": it is no regular file.");
     if (info.st_uid != geteuid()) {
@@ -79,7 +83,7 @@ void LockedFile::in_child() {
 std::shared_ptr<LockedFile> LockedFile::open(const std::string& path, bool& held) {
     static const ForkHandlers registered;
     held = false;
-    const std::shared_ptr<LockedFile> file(new LockedFile);
+    const std::shared_ptr<LockedFile> file(new LockedFile(path));
     {
         const std::lock_guard locked(registry_mutex);
         registry().push_back(file.get());
@@ -101,17 +105,26 @@ std::shared_ptr<LockedFile> LockedFile::open(const std::string& path, bool& held
         return nullptr;
     }
     struct stat there{};
-    if (lstat(path.c_str(), &there) != 0 || there.st_ino != info.st_ino ||
-        there.st_dev != info.st_dev) {
-        return nullptr;
-    }
-    return file;
+    const bool ours = lstat(path.c_str(), &there) == 0 && same_file(there, info);
+    return ours ? file : nullptr;
 }
 
 struct stat LockedFile::status() const {
     struct stat info{};
     if (fstat(descriptor_, &info) != 0) bad_state("fstat of a host file: ", std::strerror(errno));
     return info;
+}
+
+int LockedFile::open_again() const {
+    const int descriptor = ::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    const int error = errno;
+    struct stat info{};
+    if (descriptor >= 0 && fstat(descriptor, &info) == 0 && same_file(info, status())) {
+        return descriptor;
+    }
+    if (descriptor >= 0) ::close(descriptor);
+    bad_state("Host file ", path_, " was taken away while it was opened: ",
+              descriptor < 0 ? std::strerror(error) : "another one is there", ".");
 }
 
 void LockedFile::close() {

@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace hicache {
 
@@ -26,16 +27,22 @@ class LockedFile {
 
     [[nodiscard]] int descriptor() const { return descriptor_; }
     [[nodiscard]] struct stat status() const;
+    // The same file, opened a second time, for the caller to close. A lock lasts as long as
+    // anything refers to what it was taken on, and a mapping does, also one that a forked child
+    // has: what is mapped must not be what is locked.
+    // Throws: std::runtime_error: somebody took the file away or replaced it.
+    [[nodiscard]] int open_again() const;
     void close();  // idempotent
 
   private:
-    LockedFile() = default;
+    explicit LockedFile(std::string path) : path_(std::move(path)) {}
 
     static void before_fork();
     static void after_fork();
     static void in_child();
     friend struct ForkHandlers;
 
+    const std::string path_;
     int descriptor_ = -1;
 };
 

@@ -18,8 +18,7 @@ constexpr int64_t kHugePage = int64_t{2} << 20;
 
 [[noreturn]] void refused(int64_t bytes) {
     const int error = errno;
-    bad_state("Cannot map ", bytes, " bytes of a host file: ", std::strerror(error),
-              ". Ask for fewer host pages.");
+    bad_state("mmap of a host file of ", bytes, " bytes: ", std::strerror(error));
 }
 
 // Where `bytes` can be mapped on a border of 2 MiB: reserved, nothing behind it.

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -140,7 +141,12 @@ int64_t host_file_block(const std::string& path) {
 HostFile::HostFile(const std::string& path, const FileShape& shape, double wait_seconds)
     : path_(path), shape_(shape) {
     for (int i = 0; i < kTries; ++i) {
-        if (!try_open(wait_seconds)) continue;
+        try {
+            if (!try_open(wait_seconds)) continue;
+        } catch (const std::runtime_error& error) {
+            if (warnings_.empty()) throw;
+            bad_state(error.what(), " ", warnings_.back());
+        }
         mapping_->own();
         table_.emplace(mapping_->data() + shape_.table_offset, &mapping_->header().generation,
                        shape_.num_pages, shape_.page_size, shape_.fingerprint);
@@ -194,7 +200,11 @@ void HostFile::make(const std::shared_ptr<LockedFile>& file) {
         const int64_t first = std::max(shape_.block, kFileHeaderBytes);
         int error = reserve(descriptor, 0, first);
         if (error != 0) bad_state(room_on(path_, shape_, std::strerror(error)));
-        mapping = std::make_shared<FileMapping>(file, shape_.file_bytes, shape_.block);
+        try {
+            mapping = std::make_shared<FileMapping>(file, shape_.file_bytes, shape_.block);
+        } catch (const std::runtime_error& error) {  // hugetlbfs has too few pages
+            bad_state(room_on(path_, shape_, error.what()));
+        }
         FileHeader& header = mapping->header();
         std::atomic_ref(header.magic).store(kUnfinished, std::memory_order_release);
         error = reserve(descriptor, first, shape_.file_bytes);

@@ -86,8 +86,12 @@ def finish_save(state: CacheState, save: Save) -> None:
 
 def take_last_saves(state: CacheState) -> None:
     """The copies have ended and the cache does too: a host file gets what they brought."""
-    while state.host.kept and state.saves and state.saves[0].ticket.done():
-        finish_save(state, state.saves.popleft())
+    if not state.host.kept:
+        return
+    for save in list(state.saves):
+        if save.tree is state.tree and save.ticket.done():
+            state.saves.remove(save)
+            finish_save(state, save)
 
 
 def _complete(tree: RadixTree, node: Node, page_size: int) -> bool:

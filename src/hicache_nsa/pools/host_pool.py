@@ -92,9 +92,10 @@ class HostPool(Pool):
         prefault = self._options.prefault
         if self._options.path is None:
             return _core.HostMemory(self.nbytes, prefault=prefault)
-        file, restored = open_host_file(
-            self._options.path, self.native_layout, self.format.fingerprint
-        )
+        pages_of = self.format.fingerprint
+        if self._options.weights:
+            pages_of += f"|weights={self._options.weights}"
+        file, restored = open_host_file(self._options.path, self.native_layout, pages_of)
         memory = file.memory(prefault=prefault)
         self._allocator = _core.PageAllocator(self.num_pages, NO_PAGES, restored.pages)
         self._file, self._restored = file, restored

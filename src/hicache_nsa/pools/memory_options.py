@@ -16,6 +16,8 @@ class HostMemoryOptions:
     prefault: have the kernel back all of the memory at once; False: where it is written.
     host_file: a path on a memory file system (in /dev/shm, or hugetlbfs). The pool is kept there,
         with a page table, and the next cache that is given the path finds what was saved.
+    weights: what the pages are computed with, a model's name and revision. A file of other weights
+        is set aside; without it only the format tells them apart.
 
     Raises:
         TypeError, ValueError: a value that doesn't fit.
@@ -23,10 +25,15 @@ class HostMemoryOptions:
 
     prefault: bool = True
     host_file: str | os.PathLike[str] | None = None
+    weights: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.prefault, bool):
             raise TypeError(f"prefault must be True or False, got {type(self.prefault).__name__}")
+        if not isinstance(self.weights, str):
+            raise TypeError(f"weights must be a str, got {type(self.weights).__name__}")
+        if self.weights and self.host_file is None:
+            raise ValueError(f"weights={self.weights!r} is kept in a host_file, and there is none")
         if self.host_file is not None:
             object.__setattr__(self, "host_file", file_path(self.host_file))
 

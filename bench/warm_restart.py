@@ -18,6 +18,7 @@ import os
 import tempfile
 import time
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -130,13 +131,13 @@ def measure_tree(path: str, kind: str, pages: int) -> Figures:
     maker.join()
     assert maker.exitcode == 0
     figures: Figures = apart(come_back, path, kind, pages)
-    os.unlink(path)
+    Path(path).unlink()
     return {**figures, "verified": True}
 
 
 def measure_pool(path: str, gib: int, device: str) -> Figures:
     made, again = (apart(make_pool, path, gib, device) for _ in range(2))
-    os.unlink(path)
+    Path(path).unlink()
     return {
         "id": f"pool/{device}/{gib}GiB",
         "make_s_per_gib": made / gib,
@@ -155,7 +156,7 @@ def main() -> None:
     args = parser.parse_args()
     cases = []
     with tempfile.TemporaryDirectory(dir=args.folder, prefix="hicache-bench-") as folder:
-        path = os.path.join(folder, "pool")
+        path = str(Path(folder) / "pool")
         for kind in ("prompts", "single"):
             cases.append(measure_tree(path, kind, args.pages))
         if args.gib:

@@ -28,9 +28,9 @@ import click
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "cache")]
 
-from kill_model import Known
-from killed_engine import KilledEngine, Pipe, life_options, process_options
-from mutants import MUTANTS
+from kill_model import Known  # noqa: E402
+from killed_engine import KilledEngine, Pipe, life_options, process_options  # noqa: E402
+from mutants import MUTANTS  # noqa: E402
 
 PROCESSES = 25  # of a life
 LONGEST = 0.06  # seconds until a process is killed
@@ -64,7 +64,9 @@ class Failed(Exception):
 class Process:
     """A child that attaches to ``file`` and works until it is killed, or comes to its end."""
 
-    def __init__(self, file: str, seed: int, known: Known, options: dict[str, Any], end: str) -> None:
+    def __init__(
+        self, file: str, seed: int, known: Known, options: dict[str, Any], end: str
+    ) -> None:
         self.end = end
         reading, writing = os.pipe()
         self.pid = os.fork()

@@ -20,10 +20,24 @@ NAMESPACES = (None, None, "lora", "a long one " * 9)
 BY_KEY = {hc.tokens.short_namespace(name): name for name in NAMESPACES}
 LONG_CALL = 400.0  # microseconds
 HARMLESS = ("stats", "lock", "unlock", "free")
-REPORTED = (
-    "allocate free insert match_prefix load_back lock unlock evict_device evict_host poll drain "
-    "reset clear invalidate stats close"
-).split()
+REPORTED = [
+    "allocate",
+    "free",
+    "insert",
+    "match_prefix",
+    "load_back",
+    "lock",
+    "unlock",
+    "evict_device",
+    "evict_host",
+    "poll",
+    "drain",
+    "reset",
+    "clear",
+    "invalidate",
+    "stats",
+    "close",
+]
 
 
 def marks_of(name: str | None, tokens: np.ndarray) -> list[Mark]:
@@ -90,10 +104,16 @@ class Pipe:
 
 class Reporting:
     """A cache each of whose calls is reported. Calls that a LoadBack makes are not: around them
-    stands a report of the engine's whole step."""
+    stands a report of the engine's whole step.
+    """
 
     def __init__(
-        self, cache: hc.HiCache, pipe: Pipe, checked: bool, last_call: int | None, rng: random.Random
+        self,
+        cache: hc.HiCache,
+        pipe: Pipe,
+        checked: bool,
+        last_call: int | None,
+        rng: random.Random,
     ) -> None:
         self.cache = cache
         self.pipe = pipe

@@ -52,7 +52,7 @@ def test_a_full_file_system_is_refused_with_the_numbers(small: Path) -> None:
     with pytest.raises(hc.HiCacheError, match=r"No room for host file .* of 4\d{6} bytes .*fewer"):
         KeptCache(small / "pool", host_pages=1000)
     (small / "other").write_bytes(bytes(900_000))
-    with pytest.raises(hc.HiCacheError, match="has 14[0-9]{4} bytes left"):
+    with pytest.raises(hc.HiCacheError, match=r"has 14[0-9]{4} bytes left"):
         KeptCache(small / "pool", host_pages=100)
     assert [path.name for path in small.iterdir()] == ["other"]
     (small / "other").unlink()
@@ -74,7 +74,7 @@ def test_hugetlbfs(huge: Path) -> None:
         assert file.stat().st_size == 6 << 20
     with KeptCache(file, host_pages=1000) as again:
         assert again.found(TOKENS) == 40
-    with pytest.raises(hc.HiCacheError, match="No room for host file .*Cannot allocate memory"):
+    with pytest.raises(hc.HiCacheError, match=r"No room for host file .*Cannot allocate memory"):
         KeptCache(huge / "large", host_pages=10_000)
     assert [path.name for path in huge.iterdir()] == ["pool"]
     file.unlink()

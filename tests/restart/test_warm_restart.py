@@ -158,7 +158,7 @@ def test_other_pools_are_set_aside(file: Path) -> None:
         second.close()
         assert aside.stat().st_size == size
         file.unlink()
-    os.rename(aside, file)
+    aside.rename(file)
     with KeptCache(file, weights="model-1", layout="page_first_direct") as back:  # same bytes
         assert back.found(A) == 20
 
@@ -170,7 +170,7 @@ def test_a_damaged_entry_is_not_served(file: Path) -> None:
         first.cache.reset()
         page = int(first.cache.match_prefix(A).host_pages[3])
     where = 4096 + page * (128 + 8 * PAGE) + 128  # its first token
-    with open(file, "r+b") as raw:
+    with file.open("r+b") as raw:
         raw.seek(where)
         raw.write(bytes([raw.read(1)[0] ^ 1]))
     with (
@@ -271,9 +271,9 @@ def test_without_touching(file: Path) -> None:
 def test_nothing_piles_up(file: Path) -> None:
     """Descriptors, threads, mappings and files, over 50 caches."""
 
-    def held() -> tuple[int, int, int]:
+    def held() -> tuple[int, ...]:
         maps = Path("/proc/self/maps").read_text().count(str(file))
-        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), maps
+        return (*(len(list(Path(f"/proc/self/{of}").iterdir())) for of in ("fd", "task")), maps)
 
     with KeptCache(file) as kept:
         kept.save(A)

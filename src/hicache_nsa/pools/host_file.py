@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from hicache_nsa import _core
@@ -37,7 +38,7 @@ def file_path(host_file: Any) -> str:
         raise TypeError(f"host_file must be a path, got {type(host_file).__name__}")
     if not path or "\0" in path or path.endswith("/"):
         raise ValueError(f"host_file={path!r} must be the path of a file, as in /dev/shm")
-    return os.path.abspath(path)
+    return str(Path(path).absolute())
 
 
 def block_bytes(path: str) -> int:

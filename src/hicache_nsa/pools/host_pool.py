@@ -24,7 +24,8 @@ class HostPool(Pool):
     """Host pages in one mapping that this object owns and prefaults.
 
     Exactly one of pages and size: ``size`` (bytes or "50GiB") counts everything, every layer and
-    buffer, with ``host_file`` all of the file, and is never rounded up. A view taken from ``memory`` keeps the mapping alive.
+    buffer, with ``host_file`` all of the file, and is never rounded up. A view taken from
+    ``memory`` keeps the mapping alive.
     layout: ``layer_first``, ``page_first`` or ``page_first_direct``.
     memory_options: those of ``HostMemoryOptions``.
     """
@@ -140,15 +141,12 @@ class HostPool(Pool):
         first ones of ``namespace`` where that is None. From now on the next process finds them.
         """
         if self._file is not None:
-            least, most = -(1 << 31), (1 << 31) - 1
-            kept = min(max(priority, least), most)
-            self._file.publish(pages, before, namespace, tokens, kept)
+            self._file.publish(pages, before, namespace, tokens, _in_32_bits(priority))
 
     def set_priority(self, pages: PageIds, priority: int) -> None:
         """Another priority for pages that are published, within 32 bits."""
         if self._file is not None:
-            least, most = -(1 << 31), (1 << 31) - 1
-            self._file.set_priority(pages, min(max(priority, least), most))
+            self._file.set_priority(pages, _in_32_bits(priority))
 
     def renounce(self) -> None:
         """No process finds anything of what was published until now: one store."""
@@ -176,6 +174,11 @@ class HostPool(Pool):
             native_check(self._memory)
 
 
+def _in_32_bits(priority: int) -> int:
+    """What an entry of a page table keeps of a priority."""
+    return min(max(priority, -(1 << 31)), (1 << 31) - 1)
+
+
 def _pages_in_file(
     format: PoolFormat, layout: str, pages: int, size: int | str | None, path: str
 ) -> int:
@@ -187,18 +190,17 @@ def _pages_in_file(
         return pages
     limit = parse_size(size, "host_size")
 
-    def fits(count: int) -> bool:
-        native = _core.HostLayout(native_format(format), layout, count)
-        return bool(_core.host_file_bytes(native, block) <= limit)
+    def file_bytes(count: int) -> int:
+        return _core.host_file_bytes(_core.HostLayout(native_format(format), layout, count), block)
 
     low, high = 0, pages
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+        low, high = (middle, high) if file_bytes(middle) <= limit else (low, middle - 1)
     if low == 0:
         raise ValueError(
             f"host_size={size!r} is {limit} bytes, a host file with one page of {format.name!r} "
-            f"takes {_core.host_file_bytes(_core.HostLayout(native_format(format), layout, 1), block)}"
+            f"takes {file_bytes(1)}"
         )
     return low
 

@@ -41,13 +41,13 @@ def prompts(kind: str, pages: int) -> list[np.ndarray]:
         return list(rng.integers(0, 1 << 17, (pages, PAGE)))
     made = []
     while pages > 0:
-        stem = rng.integers(0, 1 << 17, SHARED_PAGES * PAGE)
-        pages -= SHARED_PAGES
+        shared = min(SHARED_PAGES, pages)
+        stem = rng.integers(0, 1 << 17, shared * PAGE)
+        pages -= shared
         for _ in range(SHARERS):
             own = min(PROMPT_PAGES - SHARED_PAGES, pages)
             pages -= own
-            if own > 0:
-                made.append(np.concatenate([stem, rng.integers(0, 1 << 17, own * PAGE)]))
+            made.append(np.concatenate([stem, rng.integers(0, 1 << 17, own * PAGE)]))
     return made
 
 

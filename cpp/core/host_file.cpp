@@ -130,7 +130,7 @@ int64_t host_file_block(const std::string& path) {
         bad_argument("host_file=", path, ": the folder ", folder, ": ", std::strerror(errno), ".");
     }
     const auto type = static_cast<uint64_t>(info.f_type);
-    if (type != TMPFS_MAGIC && type != HUGETLBFS_MAGIC && type != RAMFS_MAGIC) {
+    if (type != TMPFS_MAGIC && type != HUGETLBFS_MAGIC) {
         bad_argument("host_file=", path, ": ", folder, " is on no memory file system (type ",
                      std::hex, type, "). A host file is memory: give a path in /dev/shm, another ",
                      "tmpfs, or hugetlbfs.");

@@ -24,7 +24,7 @@ namespace hicache {
 
 // Bytes of a block of the file system that the file is, or will be, on.
 // Throws: std::invalid_argument: the folder isn't there, or on no memory file system (tmpfs,
-// hugetlbfs, ramfs).
+// hugetlbfs).
 [[nodiscard]] int64_t host_file_block(const std::string& path);
 
 class HostFile {

@@ -64,12 +64,13 @@ Presence presence_of(const ProcessId& process) {
     if (!stat || stat->start != process.start) return Presence::kGone;
     if (!ended(stat)) return Presence::kThere;
     // The first thread has ended; others may still be on their way out.
-    DIR* tasks = opendir((folder + "/task").c_str());
+    const std::string threads = folder + "/task";
+    DIR* tasks = opendir(threads.c_str());
     if (tasks == nullptr) return Presence::kGone;
     bool all = true;
     while (const dirent* task = readdir(tasks)) {
         const std::string name = task->d_name;
-        if (name[0] != '.') all = all && ended(read_stat(folder + "/task/" + name + "/stat"));
+        if (name[0] != '.') all = all && ended(read_stat(message(threads, '/', name, "/stat")));
     }
     closedir(tasks);
     return all ? Presence::kGone : Presence::kThere;

@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 class HostFileTest : public testing::Test {
   protected:
     HostFileTest() {
-        char name[] = "/dev/shm/hicache-file-XXXXXX";
-        folder_ = mkdtemp(name);
+        std::string name = "/dev/shm/hicache-file-" + std::string(6, 'X');
+        folder_ = mkdtemp(name.data());
         path_ = folder_ / "pool";
     }
     ~HostFileTest() override { fs::remove_all(folder_); }

@@ -16,7 +16,7 @@ from engine import PAGE, device_holds, identity
 from kept_cache import KeptCache
 
 import hicache_nsa as hc
-from hicache_nsa import testing
+from hicache_nsa import _core, testing
 from hicache_nsa.tokens import short_namespace
 
 A = list(range(20))
@@ -199,6 +199,25 @@ def test_one_owner(file: Path) -> None:
         view = first.cache.host_pool.view()
     with KeptCache(file) as second:  # whoever still looks at the bytes does not hold the file
         assert second.found(A) == 20 and len(view) > 0
+
+
+def test_a_cache_that_could_not_be_made_holds_nothing(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_threads(*_: object) -> None:
+        raise RuntimeError("no threads")
+
+    with KeptCache(file) as first:
+        first.save(A)
+    with monkeypatch.context() as broken:
+        broken.setattr(_core, "TransferEngine", no_threads)
+        try:
+            KeptCache(file)
+        except hc.HiCacheError as error:
+            assert "no threads" in str(error)
+            broken.undo()
+            with KeptCache(file) as second:  # while the error still holds the frames
+                assert second.found(A) == 20
 
 
 def test_a_child_that_outlives_its_parent_holds_nothing(file: Path) -> None:

@@ -23,6 +23,7 @@ from hicache_nsa.cache.locking import lock_match, require_handle, require_match,
 from hicache_nsa.cache.matching import match_prefix
 from hicache_nsa.cache.options import (
     check_options,
+    engine_of,
     low_water_share,
     share_of_pages,
     threshold_tokens,
@@ -39,7 +40,7 @@ from hicache_nsa.pools import DevicePool, HostPool, split_memory_options
 from hicache_nsa.stats import CacheStats
 from hicache_nsa.streams import Stream, check_stream
 from hicache_nsa.tokens import ExtraKey, PageIds, Tokens, page_ids, short_namespace, token_span
-from hicache_nsa.transfer import D2H, Ticket, TransferEngine
+from hicache_nsa.transfer import D2H, Ticket
 from hicache_nsa.tree import EvictionPolicy, RadixTree
 
 SAVE_WAIT_SECONDS = 2.0
@@ -119,7 +120,7 @@ class HiCache(CachePolling):
             tree=RadixTree(format.page_size, eviction_policy),
             ledger=Ledger(device_pool),
             host=host,
-            engine=TransferEngine(
+            engine=engine_of(
                 device_pool, host, io_backend, pin_memory=pin_memory, **engine_options
             ),
             load_back_threshold=threshold,
@@ -355,8 +356,8 @@ class HiCache(CachePolling):
     def close(self) -> None:
         """Finish copies and release the memory. Idempotent; later calls raise ``HiCacheError``.
 
-        A ``host_file`` stays, with what was saved, for the next cache that is given its path.
-        A copy behind a stream that does not get there within 5 seconds fails instead.
+        A copy behind a stream that does not get there within 5 seconds fails instead. A
+        ``host_file`` stays, with what was saved.
         """
         with self._guard.lock:
             if self._guard.unusable is None:

@@ -8,7 +8,8 @@ from hicache_nsa.cache.write_policy import WRITE_POLICIES
 from hicache_nsa.engine_options import check_engine_options
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import one_of, positive_int
-from hicache_nsa.transfer import IO_BACKENDS
+from hicache_nsa.pools import DevicePool, HostPool
+from hicache_nsa.transfer import IO_BACKENDS, TransferEngine
 from hicache_nsa.tree.eviction import eviction_policy_of
 
 ACKS = ("auto", "poll")
@@ -38,6 +39,17 @@ def check_options(
     if not isinstance(pin_memory, bool) and pin_memory != "auto":
         raise ValueError(f"pin_memory={pin_memory!r} is unknown; known: 'auto', True, False")
     check_engine_options(engine_options, "HiCache")
+
+
+def engine_of(
+    device_pool: DevicePool, host_pool: HostPool, io_backend: str, **options: Any
+) -> TransferEngine:
+    """The engine of a cache. If there is none, a host file is free again for the next try."""
+    try:
+        return TransferEngine(device_pool, host_pool, io_backend, **options)
+    except BaseException:
+        host_pool.close()
+        raise
 
 
 def threshold_tokens(load_back_threshold: int | None, format: PoolFormat) -> int:

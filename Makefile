@@ -2,6 +2,7 @@
 # make test   what CI checks first: C++ tests, lint, types, pytest
 # make test-sanitizers  the C++ tests under the address and the thread sanitizer (not part of make test)
 # make drive  the long run of the cache against its model: STEPS in all, goes on where it was stopped (build/drive-SEED.json)
+# make kills  the long run of kill -9 against caches with a host file: KILLS in all (build/kills-SEED.json)
 # make bench-cpp  the C++ bench binary, build/bench-cpp/bench/cpp/hicache_bench
 # make test-gpu  tests/gpu and a part of it under compute-sanitizer; bench/measure_gpu.sh measures (both need a GPU)
 # make test-transformers  PrefixCache with each version in TRANSFORMERS (not part of make test)
@@ -13,7 +14,7 @@
 # make clean  removes the environments and the builds
 #
 # Variables: PYTHON (3.10 or newer), VENV, VLLM_VENV, VLLM (the requirement), SGLANG_VENV, TORCH (the pinned
-# requirement), DEMO (options of `hicache demo`), TREE (of `hicache bench tree`), STEPS and SEED (of make drive),
+# requirement), DEMO (options of `hicache demo`), TREE (of `hicache bench tree`), STEPS and SEED (of make drive), KILLS,
 # JOBS (parallel compile jobs), TRANSFORMERS (versions).
 
 PYTHON ?= python3
@@ -49,7 +50,7 @@ PATH="$(abspath $(BIN)):$$PATH" cmake --build $(1) --parallel $(JOBS)
 PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir $(1) --output-on-failure --no-tests=error
 endef
 
-.PHONY: help demo test lint format test-cpp test-sanitizers test-python test-gpu test-transformers test-vllm test-sglang drive \
+.PHONY: help demo test lint format test-cpp test-sanitizers test-python test-gpu test-transformers test-vllm test-sglang drive kills \
     bench-cpp bench-tree-sglang install-demo install-test install-vllm clean
 .DEFAULT_GOAL := help
 
@@ -155,6 +156,12 @@ DRIVE_FILE ?= build/drive-$(SEED).json
 drive: install-test
 	@mkdir -p $(dir $(DRIVE_FILE))
 	$(BIN)/python tests/model/drive.py --seed $(SEED) --steps $(STEPS) --resume $(DRIVE_FILE)
+
+KILLS ?= 500
+KILLS_FILE ?= build/kills-$(SEED).json
+kills: install-test
+	@mkdir -p $(dir $(KILLS_FILE))
+	$(BIN)/python tests/restart/drive.py --seed $(SEED) --kills $(KILLS) --resume $(KILLS_FILE)
 
 # Under compute-sanitizer all is much slower: a small part, with every way, layout and direction.
 test-gpu: install-test

@@ -14,12 +14,16 @@ void bind_allocator(nb::module_& m) {
         .def(
             "__init__",
             [](PageAllocator* self, int64_t num_pages, const PageArray& reserved,
-               std::optional<int64_t> ready) {
-                new (self) PageAllocator(num_pages, items(reserved), ready);
+               std::optional<int64_t> ready, const std::optional<PageArray>& allocated) {
+                new (self)
+                    PageAllocator(num_pages, items(reserved), ready,
+                                  allocated ? items(*allocated) : std::span<const int64_t>{});
             },
             "num_pages"_a, "reserved"_a.noconvert(), "ready"_a = nb::none(),
+            "allocated"_a.noconvert() = nb::none(),
             "reserved: page ids that are never handed out. ready: only the first so many pages are "
-            "there at the beginning; None: all.")
+            "there at the beginning; None: all. allocated: those that are from the start; then all "
+            "are there.")
         .def_prop_ro("num_pages", &PageAllocator::num_pages,
                      "Pages, those that are reserved or not there yet included.")
         .def_prop_ro("total_pages", &PageAllocator::total_pages, "Pages that can be handed out.")

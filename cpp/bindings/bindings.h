@@ -60,6 +60,7 @@ bool wait_interruptibly(Timeout timeout, const std::function<bool(double)>& wait
 
 void bind_formats(nb::module_& module);
 void bind_memory(nb::module_& module);
+void bind_host_file(nb::module_& module);
 void bind_allocator(nb::module_& module);
 void bind_page_index(nb::module_& module);
 void bind_tokens(nb::module_& module);

@@ -51,6 +51,7 @@ NB_MODULE(_core, m) {
         "Seconds that cudaHostAlloc and cudaFreeHost take for so many bytes.");
     bind_formats(m);
     bind_memory(m);
+    bind_host_file(m);
     bind_allocator(m);
     bind_page_index(m);
     bind_tokens(m);

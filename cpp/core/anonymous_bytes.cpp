@@ -30,7 +30,9 @@ AnonymousBytes::AnonymousBytes(int64_t nbytes, const MappingOptions& options)
     : HostBytes(nullptr, nbytes), threads_(options.threads), huge_pages_(options.huge_pages) {
     if (nbytes == 0) return;
     if (huge_pages_ != HugePages::kExplicit || !map_explicit()) map_small();
-    if (options.node >= 0) bind(options.node);
+    // Explicit huge pages have borders of their own.
+    const bool whole = huge_pages_ == HugePages::kExplicit;
+    node_ = bind_to_node(data_, whole ? mapped_bytes_ : nbytes_, options.node, warning_);
     if (huge_pages_ == HugePages::kExplicit) return;
     std::memset(data_ - kGuardBytes, kGuardByte, kGuardBytes);
     std::memset(data_ + nbytes_, kGuardByte, kGuardBytes);
@@ -72,20 +74,6 @@ void AnonymousBytes::map_small() {
     if (large || !transparent) {  // a hint: may fail
         madvise(data_, static_cast<size_t>(nbytes_), transparent ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     }
-}
-
-void AnonymousBytes::bind(int node) {
-    const bool whole = huge_pages_ == HugePages::kExplicit;  // whose borders are its pages'
-    const int error = prefer_node(data_, whole ? mapped_bytes_ : nbytes_, node);
-    if (error == 0) {
-        node_ = node;
-        return;
-    }
-    if (!warning_.empty()) warning_ += " ";
-    warning_ += message("Host memory of ", nbytes_, " bytes cannot be bound to NUMA node ", node,
-                        ": ", std::strerror(error),
-                        "; it comes from wherever the kernel takes it. Give numa='off', or a node "
-                        "that /sys/devices/system/node lists.");
 }
 
 bool AnonymousBytes::guarded() {

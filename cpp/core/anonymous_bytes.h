@@ -32,14 +32,12 @@ class AnonymousBytes : public HostBytes {
 
     [[nodiscard]] HugePages huge_pages() const override { return huge_pages_; }
     [[nodiscard]] int node() const override { return node_; }
-    [[nodiscard]] const std::string& warning() const { return warning_; }
     [[nodiscard]] static bool guarded();
     void check() const override;
 
   private:
     [[nodiscard]] bool map_explicit();
     void map_small();
-    void bind(int node);
     void check_zone(int64_t start) const;
 
     const ProcessMark process_;
@@ -48,7 +46,6 @@ class AnonymousBytes : public HostBytes {
     int node_ = -1;
     void* mapped_ = nullptr;
     int64_t mapped_bytes_ = 0;
-    std::string warning_;
 };
 
 }  // namespace hicache

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace hicache {
 
@@ -24,12 +25,15 @@ class HostBytes {
     [[nodiscard]] virtual HugePages huge_pages() const { return HugePages::kOff; }
     // NUMA node that new pages are taken from where it has room, -1 = none in particular.
     [[nodiscard]] virtual int node() const { return -1; }
+    // What works less well than was asked for, for the user to know; empty if nothing does.
+    [[nodiscard]] const std::string& warning() const { return warning_; }
     // Throws: std::runtime_error with the offset of a byte around them that was overwritten.
     virtual void check() const {}
 
   protected:
     std::byte* data_;
     int64_t nbytes_;
+    std::string warning_;
 };
 
 }  // namespace hicache

@@ -43,7 +43,6 @@ std::shared_ptr<const AnonymousBytes> map(int64_t nbytes, const PreparationOptio
 
 struct HostMemory::Shared {
     std::shared_ptr<const HostBytes> bytes;
-    std::string warning;
     ProcessMark process;
     std::unique_ptr<Preparation> preparation;
 
@@ -55,9 +54,7 @@ struct HostMemory::Shared {
 
 HostMemory::HostMemory(int64_t nbytes, const PreparationOptions& preparation,
                        const MappingOptions& mapping)
-    : HostMemory(map(nbytes, preparation, mapping), preparation) {
-    shared_->warning = static_cast<const AnonymousBytes&>(*shared_->bytes).warning();
-}
+    : HostMemory(map(nbytes, preparation, mapping), preparation) {}
 
 HostMemory::HostMemory(std::shared_ptr<const HostBytes> bytes,
                        const PreparationOptions& preparation)
@@ -86,7 +83,7 @@ const HostBytes& HostMemory::bytes() const {
     return *shared_->bytes;
 }
 const std::string& HostMemory::warning() const {
-    return shared_->warning;
+    return shared_->bytes->warning();
 }
 int64_t HostMemory::ready_bytes() const {
     return shared_->preparation->ready_bytes();

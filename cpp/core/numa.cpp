@@ -5,6 +5,9 @@
 
 #include <array>
 #include <cerrno>
+#include <cstring>
+
+#include "core/errors.h"
 
 namespace hicache {
 namespace {
@@ -29,6 +32,18 @@ int prefer_node(std::byte* begin, int64_t bytes, int node) {
     static_cast<void>(bytes);
     return ENOSYS;
 #endif
+}
+
+int bind_to_node(std::byte* begin, int64_t bytes, int node, std::string& warning) {
+    if (node < 0) return -1;
+    const int error = prefer_node(begin, bytes, node);
+    if (error == 0) return node;
+    if (!warning.empty()) warning += " ";
+    warning += message("Host memory of ", bytes, " bytes cannot be bound to NUMA node ", node, ": ",
+                       std::strerror(error),
+                       "; it comes from wherever the kernel takes it. Give numa='off', or a node "
+                       "that /sys/devices/system/node lists.");
+    return -1;
 }
 
 }  // namespace hicache

@@ -20,7 +20,7 @@ int64_t valid_size(int64_t num_pages) {
 }  // namespace
 
 PageAllocator::PageAllocator(int64_t num_pages, std::span<const int64_t> reserved,
-                             std::optional<int64_t> ready)
+                             std::optional<int64_t> ready, std::span<const int64_t> allocated)
     : num_pages_(valid_size(num_pages)),
       reserved_((num_pages + 63) / 64),
       marked_((num_pages + 63) / 64),
@@ -33,7 +33,18 @@ PageAllocator::PageAllocator(int64_t num_pages, std::span<const int64_t> reserve
         reserved_[page >> 6] |= uint64_t{1} << (page & 63);
     }
     if (ready.value_or(0) < 0) bad_argument("ready is ", *ready, "; it must not be negative.");
+    if (!allocated.empty() && ready.value_or(num_pages) < num_pages) {
+        bad_argument(allocated.size(), " pages are allocated from the start, but only ", *ready,
+                     " of ", num_pages, " are there.");
+    }
+    for (const int64_t page : allocated) {
+        if (page < 0 || page >= num_pages || is_reserved(page) || !mark(page)) {
+            bad_argument("Page ", page, ", allocated from the start, is outside the pool of ",
+                         num_pages_, " pages, reserved, or named twice.");
+        }
+    }
     grow(ready.value_or(num_pages));
+    unmark(allocated);
 }
 
 void PageAllocator::grow(int64_t ready) {
@@ -42,11 +53,11 @@ void PageAllocator::grow(int64_t ready) {
     }
     while (ready_ < ready) {
         const int64_t start = ready_;
-        while (ready_ < ready && !is_reserved(ready_))
+        while (ready_ < ready && !is_reserved(ready_) && !is_marked(ready_))
             ++ready_;
         if (ready_ > start) extents_.add({start, ready_ - start});
-        for (; ready_ < ready && is_reserved(ready_); ++ready_)
-            ++num_reserved_;
+        for (; ready_ < ready && (is_reserved(ready_) || is_marked(ready_)); ++ready_)
+            num_reserved_ += is_reserved(ready_) ? 1 : 0;
     }
 }
 

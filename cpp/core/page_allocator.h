@@ -20,11 +20,12 @@ namespace hicache {
 class PageAllocator {
   public:
     // reserved: page ids that are never handed out. ready: only the first so many pages are there
-    // at the beginning, nullopt = all.
-    // Throws: std::invalid_argument for a size outside [0, 2^32 - 2], a reserved page out of range
-    // or named twice, or ready outside [0, num_pages]; std::bad_alloc.
+    // at the beginning, nullopt = all. allocated: those that are from the start; then all are
+    // there. Throws: std::invalid_argument for a size outside [0, 2^32 - 2], a page of the lists
+    // out of range or named twice, or ready outside [0, num_pages]; std::bad_alloc.
     PageAllocator(int64_t num_pages, std::span<const int64_t> reserved,
-                  std::optional<int64_t> ready = std::nullopt);
+                  std::optional<int64_t> ready = std::nullopt,
+                  std::span<const int64_t> allocated = {});
 
     [[nodiscard]] int64_t num_pages() const { return num_pages_; }
     // Pages that are there and not reserved.
@@ -63,6 +64,9 @@ class PageAllocator {
         return reserved_[page >> 6] >> (page & 63) & 1;
     }
     bool mark(int64_t page);
+    [[nodiscard]] bool is_marked(int64_t page) const {
+        return marked_[page >> 6] >> (page & 63) & 1;
+    }
     void unmark(std::span<const int64_t> pages);
     [[noreturn]] void reject(std::span<const int64_t> pages, size_t at) const;
 

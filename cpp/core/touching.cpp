@@ -16,12 +16,6 @@ constexpr int64_t kSmallPage = 4096;
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE; older headers lack the name
 constexpr int64_t kGivenBackAtOnce = int64_t{16} << 20;
 
-// False for kernels before 5.14. EINVAL for a real range says that it cannot be written to, too.
-bool kernel_populates() {
-    static const bool known = madvise(nullptr, 0, kPopulateWrite) == 0;
-    return known;
-}
-
 // A write that changes nothing, whatever others do with the byte.
 void write_what_is_there(std::byte* at) {
     std::atomic_ref<unsigned char> byte(*reinterpret_cast<unsigned char*>(at));
@@ -30,6 +24,12 @@ void write_what_is_there(std::byte* at) {
 }
 
 }  // namespace
+
+bool kernel_populates() {
+    // EINVAL for a real range says that it cannot be written to, too.
+    static const bool known = madvise(nullptr, 0, kPopulateWrite) == 0;
+    return known;
+}
 
 int touch(std::byte* begin, int64_t bytes) {
     if (bytes <= 0) return 0;

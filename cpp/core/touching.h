@@ -12,6 +12,9 @@ namespace hicache {
 // Bytes that one call of the kernel touches: a few milliseconds.
 inline constexpr int64_t kTouchedAtOnce = int64_t{4} << 20;
 
+// Whether a page that cannot be had is an errno of touch(); before Linux 5.14 it ends the process.
+[[nodiscard]] bool kernel_populates();
+
 // Touches the range; its content stays as it is. Returns 0 or an errno.
 [[nodiscard]] int touch(std::byte* begin, int64_t bytes);
 

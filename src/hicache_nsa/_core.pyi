@@ -147,12 +147,76 @@ class HostMemory:
     def stop(self) -> None:
         """Ends the preparation; what is ready stays so. Idempotent."""
 
+def host_file_block(path: str) -> int:
+    """
+    Bytes of a block of the memory file system that the path is on. ValueError: the folder isn't there, or on another kind of file system.
+    """
+
+def host_file_bytes(layout: HostLayout, block: int) -> int:
+    """Bytes of a host file with that pool on such a file system."""
+
+def host_file_missing(path: str, layout: HostLayout, fingerprint: str, block: int) -> int:
+    """
+    Bytes that such a file at that path still takes: none if there is one that can be used.
+    """
+
+class HostFile:
+    """A host pool in a file, with a page table that outlives the process."""
+
+    def __init__(self, path: str, layout: HostLayout, fingerprint: str, block: int, touched: bool = False, wait_seconds: float = 30.0) -> None:
+        """
+        Opens the file or makes one, and owns it. touched: its bytes are touched before they are used, a large file is not reserved at once. A file that does not fit is set aside. RuntimeError with the next step: owned by somebody, no permission, no room.
+        """
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was set aside, and why."""
+
+    @property
+    def created(self) -> bool:
+        """Whether it was made now."""
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of the file: pool, page table and what lies between."""
+
+    def memory(self, *, threads: int = 0, prefault: bool = True, huge_pages: str = 'transparent', node: int = -1, first_bytes: int = 4611686018427387904, step_bytes: int = 134217728, held: bool = False) -> HostMemory:
+        """The pool's bytes, as HostMemory() makes its; what is in them stays."""
+
+    def note_backed(self) -> None:
+        """All of the pool's bytes have been touched. After close(): nothing."""
+
+    def restore(self) -> tuple[list[bytes], list[tuple[int, int, bytes, int, bytes, int, int, int]], Annotated[numpy.typing.NDArray[numpy.int64], dict(shape=(None,))], int]:
+        """
+        Called once, before anything is published. The namespaces; the nodes, parents first: (parent's index or -1, index of the namespace, packed tokens, how many, packed page ids, priority, when created, when used last); all their pages; how many entries were damaged. What isn't returned is withdrawn.
+        """
+
+    def publish(self, pages: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], before: int | None, namespace: bytes, tokens: TokenSpan, priority: int) -> None:
+        """
+        The pages' bytes are whole. before: the page in front of them, None: they are the first of the namespace. ValueError, nothing published: what doesn't fit.
+        """
+
+    def withdraw(self, pages: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """The pages' bytes may change from now on."""
+
+    def set_priority(self, pages: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], priority: int) -> None:
+        """Another priority for pages that are published."""
+
+    def next_generation(self) -> None:
+        """Nothing that was published counts any more: one store."""
+
+    def published(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]:
+        """Every page that is published, ascending."""
+
+    def close(self) -> None:
+        """Ends ownership; the file stays. Idempotent."""
+
 class PageAllocator:
     """Hands out the pages of one pool."""
 
-    def __init__(self, num_pages: int, reserved: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], ready: int | None = None) -> None:
+    def __init__(self, num_pages: int, reserved: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], ready: int | None = None, allocated: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None:
         """
-        reserved: page ids that are never handed out. ready: only the first so many pages are there at the beginning; None: all.
+        reserved: page ids that are never handed out. ready: only the first so many pages are there at the beginning; None: all. allocated: those that are from the start; then all are there.
         """
 
     @property

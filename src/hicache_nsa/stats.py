@@ -41,6 +41,8 @@ class Counters:
     load_back_tokens, load_back_bytes: landed on the device. saved_tokens, saved_bytes: on host.
     inserted_tokens: taken in by insert. duplicate_tokens: given to insert, there already.
     dropped_tokens: left in no tier any more.
+    restored_host_tokens: found on host in a file that an earlier process left.
+    damaged_host_pages: pages of that file that were not served, since they did not prove true.
     failed_loads, failed_saves: copies that failed. cancelled_loads: copies whose last user
         cancelled them; their pages were given back, what they brought was not kept.
     refused_save_tokens: not saved, the host tier had no room for them.
@@ -64,6 +66,8 @@ class Counters:
     refused_save_tokens: int = 0
     joined_loads: int = 0
     declined_loads: int = 0
+    restored_host_tokens: int = 0
+    damaged_host_pages: int = 0
 
 
 @dataclass

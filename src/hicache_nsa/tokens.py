@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -18,6 +19,7 @@ INT64 = np.dtype(np.int64)
 UINT64 = np.dtype(np.uint64)
 PACKED_PAGE = INT64.itemsize
 """Bytes of a page id in ``pack_pages``."""
+SHORT_NAMESPACE = 63
 NO_PAGES: PageIds = np.empty(0, dtype=np.int64)
 NO_PAGES.setflags(write=False)
 
@@ -152,6 +154,16 @@ def namespace(extra_key: ExtraKey) -> bytes:
     raise TypeError(
         f"extra_key must be a str, bytes, int or a tuple of those, got {type(extra_key).__name__}"
     )
+
+
+def short_namespace(extra_key: ExtraKey) -> bytes:
+    """``namespace`` in at most 63 bytes: a longer one stands as its BLAKE2b-256, under a tag of
+    its own. What the tree keeps of a key, so that it fits into an entry of a host file.
+    """
+    whole = namespace(extra_key)
+    if len(whole) <= SHORT_NAMESPACE:
+        return whole
+    return b"h" + blake2b(whole, digest_size=32).digest()
 
 
 def _tagged(tag: bytes, payload: bytes) -> bytes:

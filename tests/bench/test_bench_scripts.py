@@ -20,6 +20,15 @@ def test_host_extents(tmp_path: Path) -> None:
     assert report["distinct_pages"] > 0 and len(report["cases"]) == 1
 
 
+def test_warm_restart(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    script = [sys.executable, str(ROOT / "bench" / "warm_restart.py")]
+    subprocess.run([*script, "--pages", "700", "--json", str(out)], check=True, capture_output=True)
+    prompts, single = json.loads(out.read_text())["cases"]
+    assert prompts["id"] == "tree/prompts/700" and single["nodes"] == 700
+    assert prompts["verified"] and prompts["attach_s"] > prompts["scan_s"] > 0
+
+
 def test_page_index(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     script = [sys.executable, str(ROOT / "bench" / "page_index.py")]

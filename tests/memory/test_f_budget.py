@@ -25,7 +25,9 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSystem:
     fake.member("0::/nowhere/box")
     fake.group("/sys/fs/cgroup/nowhere")
     fake.group(GROUP, 8 * GIB, 2 * GIB)
-    monkeypatch.setattr("hicache_nsa.pools.host_room.read_limits", lambda: read_limits(tmp_path))
+    monkeypatch.setattr(
+        "hicache_nsa.pools.host_room.read_limits", lambda **where: read_limits(tmp_path)
+    )
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     return fake
 

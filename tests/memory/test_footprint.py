@@ -99,8 +99,8 @@ def test_f42_a_pool_maps_and_uses_what_its_size_says(kind: str) -> None:
 
 
 def other(kind: str) -> int:
-    """Bytes mapped beside the pool: stacks of an engine's threads, of 8 MiB each, and heaps."""
-    return 0 if kind is POOL else 64 * MIB
+    """Bytes mapped beside the pool: stacks of threads, of 8 MiB each, and heaps."""
+    return (16 if kind is POOL else 64) * MIB
 
 
 def test_f42_fifty_caches_leave_nothing_behind() -> None:

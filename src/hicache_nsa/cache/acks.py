@@ -14,6 +14,7 @@ from hicache_nsa.cache.demoting import settle_leaving
 from hicache_nsa.cache.inserting import insert_deferred
 from hicache_nsa.cache.retired import end_load, end_save
 from hicache_nsa.cache.state import CacheState
+from hicache_nsa.cache.warm_restart import publish
 from hicache_nsa.tree import Node, RadixTree
 
 
@@ -75,6 +76,7 @@ def finish_save(state: CacheState, save: Save) -> None:
         if have == max(node.start, save.start) < stop and _complete(tree, node, save.page_size):
             pages = save.host_pages[save.slice(have, stop)]
             tree.set_host(node, np.concatenate([node.host_pages, pages]))
+            publish(state, node, len(pages))
             published += len(pages)
     state.host.free(save.host_pages[published:])
     state.filling -= len(save.host_pages)

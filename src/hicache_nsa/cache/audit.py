@@ -110,6 +110,11 @@ def _check_host(state: CacheState, nodes: list[Node], retired: PageIds) -> None:
     used = concat_pages([*filling, *(node.host_pages for node in nodes), retired])
     require_equal("host pages in use, each once", np.count_nonzero(np.bincount(used)), len(used))
     require_equal("host pages being filled", state.filling, sum(map(len, filling)))
+    if state.host.kept:
+        cached = np.sort(concat_pages(node.host_pages for node in nodes))
+        require_equal(
+            "host pages in the page table", state.host.published().tolist(), cached.tolist()
+        )
     require_equal("host pages in use", len(used), state.host.total_pages - state.host.free_pages)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from hicache_nsa.cache import audit, flushing, reclaim
 from hicache_nsa.cache.allocating import allocate_device_pages, copy_to_await, out_of_pages_yet
+from hicache_nsa.cache.closing import close_state
 from hicache_nsa.cache.demoting import evict_device_pages
 from hicache_nsa.cache.ends import Ends
 from hicache_nsa.cache.engine import make_engine
@@ -31,13 +32,14 @@ from hicache_nsa.cache.pinning import pin_match
 from hicache_nsa.cache.pins import Pin, Pins, pin_clock, pin_seconds, pin_share_of
 from hicache_nsa.cache.polling import CachePolling
 from hicache_nsa.cache.state import CacheState
+from hicache_nsa.cache.warm_restart import restore_tree
 from hicache_nsa.cache.write_policy import write_policy as write_policy_of
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import count_of
 from hicache_nsa.pools import DevicePool, HostPool, split_memory_options
 from hicache_nsa.stats import CacheStats
 from hicache_nsa.streams import Stream, check_stream
-from hicache_nsa.tokens import ExtraKey, PageIds, Tokens, namespace, page_ids, token_span
+from hicache_nsa.tokens import ExtraKey, PageIds, Tokens, page_ids, short_namespace, token_span
 from hicache_nsa.transfer import D2H, Ticket
 from hicache_nsa.tree import EvictionPolicy, RadixTree
 
@@ -132,6 +134,7 @@ class HiCache(CachePolling):
             low_water=low_water,
         )
         self._ends = Ends(self._guard, self._state, self._polled)
+        restore_tree(self._state)
 
     # -- the life of a request ------------------------------------------------------------------
 
@@ -145,7 +148,7 @@ class HiCache(CachePolling):
         count: False leaves hits and order of use alone (a scheduler that looks again each step).
         """
         self._take_in()
-        return match_prefix(self._state, token_span(tokens), namespace(extra_key), count)
+        return match_prefix(self._state, token_span(tokens), short_namespace(extra_key), count)
 
     @atomic
     def load_back(
@@ -246,7 +249,7 @@ class HiCache(CachePolling):
             raise TypeError(f"lock must be True or a handle, got {type(lock).__name__}")
         insertion = Insertion(
             tokens=span.slice(0, count * state.page_size),
-            namespace=namespace(extra_key),
+            namespace=short_namespace(extra_key),
             pages=given,
             fence=state.fence(stream),
             priority=count_of(priority, "priority", least=None),
@@ -355,14 +358,13 @@ class HiCache(CachePolling):
     def close(self) -> None:
         """Finish copies and release the memory. Idempotent; later calls raise ``HiCacheError``.
 
-        A copy behind a stream that does not get there within 5 seconds fails instead.
+        A copy behind a stream that does not get there within 5 seconds fails instead. A
+        ``host_file`` stays, with what was saved.
         """
         with self._guard.lock:
             if self._guard.unusable is None:
                 self._guard.unusable = "the cache is closed"
-                self._state.engine.close()
-                self._state.host.close()
-                self._state.ledger.pool.close()
+                close_state(self._state)
 
     def __enter__(self) -> HiCache:
         return self

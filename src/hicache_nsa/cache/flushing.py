@@ -40,6 +40,7 @@ def reset(state: CacheState, fence: Fence | None) -> ResetReport:
 
 def clear(state: CacheState, fence: Fence | None) -> None:
     """Both tiers empty. Pages that callers own stay theirs."""
+    state.host.renounce()
     reclaim_all(state)
     tree = state.tree
     nodes = list(tree.nodes())
@@ -59,6 +60,7 @@ def invalidate(state: CacheState, fence: Fence | None) -> None:
 
     Pages allocated before can't be inserted any more.
     """
+    state.host.renounce()
     retire(state, fence)
     state.epoch = state.epoch.next()
     state.version += 1

@@ -12,6 +12,7 @@ from hicache_nsa.cache.insertion import Insertion
 from hicache_nsa.cache.retired import refuse_retired
 from hicache_nsa.cache.saving import save_due
 from hicache_nsa.cache.state import CacheState
+from hicache_nsa.cache.warm_restart import note_priority
 from hicache_nsa.errors import StaleHandleError
 from hicache_nsa.plan import (
     InsertPlan,
@@ -101,6 +102,7 @@ def _put_into_tree(
     state.ledger.cache(given[plan.taken])
     node = tree.cut(prefix.path[-1], end) if prefix.path else None
     path = [] if node is None else node.path()
+    note_priority(state, path, insertion.priority)
     tree.touch(path, hit=False, priority=insertion.priority)  # before it is queued by its key
     for shared in path:
         have = shared.start + tree.device.count(shared) * size

@@ -16,12 +16,15 @@ from hicache_nsa.errors import HiCacheError, native_check
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import one_of
 from hicache_nsa.memory_budget import Claim
+from hicache_nsa.pools.host_file import RestoredPages, block_bytes, open_host_file
 from hicache_nsa.pools.host_room import claim_host_room
+from hicache_nsa.pools.host_size import bytes_of_pages, host_page_count
 from hicache_nsa.pools.memory_kind import MemoryKind, huge_page_bytes
 from hicache_nsa.pools.memory_options import HostMemoryOptions
 from hicache_nsa.pools.numa import node_for
-from hicache_nsa.pools.pool import MAX_PAGES, Pool, native_format, page_count
-from hicache_nsa.sizes import format_size, parse_size
+from hicache_nsa.pools.pool import Pool, native_format
+from hicache_nsa.sizes import format_size
+from hicache_nsa.tokens import NO_PAGES, PageIds, int64_array
 
 _log = logging.getLogger(__name__)
 LAYOUTS = ("layer_first", "page_first", "page_first_direct")
@@ -31,8 +34,8 @@ class HostPool(Pool):
     """Host pages in one mapping that this object owns and makes ready for use.
 
     Exactly one of pages and size: ``size`` (bytes or "50GiB") counts everything, every layer and
-    buffer, and is never rounded up. The memory budget is asked before anything is mapped. A view
-    taken from ``memory`` keeps the mapping alive.
+    buffer, with ``host_file`` all of the file, and is never rounded up. The memory budget is asked
+    before anything is mapped. A view taken from ``memory`` keeps the mapping alive.
     layout: ``layer_first``, ``page_first`` or ``page_first_direct``.
     memory_options: those of ``HostMemoryOptions``.
 
@@ -55,13 +58,16 @@ class HostPool(Pool):
             raise TypeError(f"format must be a PoolFormat, got {type(format).__name__}")
         self.format = format
         self.layout = one_of(layout, "layout", LAYOUTS)
-        super().__init__("host", _host_pages(format, pages, size))
+        self._options = HostMemoryOptions(**memory_options)
+        count = host_page_count(format, layout, pages, size, self._options.path)
+        super().__init__("host", count)
         self.native_layout = _core.HostLayout(native_format(format), layout, self.num_pages)
         self.growing = False
-        self._options = HostMemoryOptions(**memory_options)
         self._device = "cpu"
         self._memory: _core.HostMemory | None = None
         self._claim: Claim | None = None
+        self._file: _core.HostFile | None = None
+        self._restored: RestoredPages | None = None
         self._closed = False
 
     @property
@@ -86,25 +92,19 @@ class HostPool(Pool):
             raise HiCacheError("the host pool is closed")
         if self._memory is None:
             options = self._options
-            claim = claim_host_room(self.num_pages, self.format.page_bytes, options)
+            size_of = bytes_of_pages(self.format, self.layout, options.path)
+            claim = claim_host_room(self.num_pages, size_of, self._missing_bytes(), options)
             try:
-                self._memory = _core.HostMemory(
-                    self.nbytes,
-                    threads=options.prepare_threads,
-                    prefault=options.prefault,
-                    huge_pages=options.huge_pages,
-                    node=node_for(options.numa, self._device),
-                    first_bytes=options.first_bytes,
-                    step_bytes=options.step_bytes,
-                    held=self._preparation_held,
-                    most=claim.nbytes,
-                )
+                self._memory = self._make_memory(claim)
             except MemoryError as error:
                 claim.close()
                 raise HiCacheError(
                     f"no memory for a host pool of {self.num_pages} pages "
                     f"({format_size(self.nbytes)}): {error}; ask for fewer"
                 ) from error
+            except BaseException:
+                claim.close()
+                raise
             self._claim = claim
             self._settle()
             _pools.add(self)
@@ -117,6 +117,8 @@ class HostPool(Pool):
         if self._claim is not None:
             in_use = self.ready_bytes if self._options.prefault else self.nbytes
             self._claim.settle(in_use)
+        if self._file is not None and self._options.prefault and self.ready_bytes == self.nbytes:
+            self._file.note_backed()
 
     def memory_for(self, device: str) -> _core.HostMemory:
         """``memory``; if it is made now, near ``device`` (``numa="auto"``)."""
@@ -214,16 +216,113 @@ class HostPool(Pool):
         start = self.offset(buffer, layer, page)
         return self.view()[start : start + self.format.buffer(buffer).page_bytes]
 
+    @property
+    def _fingerprint(self) -> str:
+        """Everything that decides what the bytes of a page mean."""
+        weights = self._options.weights
+        return self.format.fingerprint + (f"|weights={weights}" if weights else "")
+
+    def _missing_bytes(self) -> int:
+        """Bytes that are still to be taken from the system."""
+        path = self._options.path
+        if path is None:
+            return self.nbytes
+        block = block_bytes(path)
+        return _core.host_file_missing(path, self.native_layout, self._fingerprint, block)
+
+    def _make_memory(self, claim: Claim) -> _core.HostMemory:
+        """The mapping, anonymous or of the file; the pages of what the file has are allocated."""
+        options = self._options
+        preparation: dict[str, Any] = {
+            "threads": options.prepare_threads,
+            "prefault": options.prefault,
+            "huge_pages": options.huge_pages,
+            "node": node_for(options.numa, self._device),
+            "first_bytes": options.first_bytes,
+            "step_bytes": options.step_bytes,
+            "held": self._preparation_held,
+        }
+        if options.path is None:
+            return _core.HostMemory(self.nbytes, most=claim.nbytes, **preparation)
+        file, restored = open_host_file(
+            options.path, self.native_layout, self._fingerprint, options.prefault
+        )
+        memory = file.memory(**preparation)
+        if len(restored.pages):
+            self._allocator = _core.PageAllocator(
+                self.num_pages, NO_PAGES, allocated=restored.pages
+            )
+        self._file, self._restored = file, restored
+        return memory
+
+    def allocate(self, num_pages: int) -> PageIds:
+        """See ``Pool``. The pages of what the file has are not free."""
+        if self._options.path is not None:
+            _ = self.memory
+        return super().allocate(num_pages)
+
+    def free(self, pages: Any) -> None:
+        """See ``Pool``. The file's page table does not name the pages any more."""
+        ids = int64_array(pages, "pages")
+        super().free(ids)
+        if self._file is not None:
+            self._file.withdraw(ids)
+
+    # -- the page table of a host file: without a file nothing of this does anything -------------
+
+    @property
+    def kept(self) -> bool:
+        """Whether the pool is in a file, for the next process."""
+        return self._file is not None
+
+    def take_restored(self) -> RestoredPages | None:
+        """What an earlier process left in the file, once: its pages are the caller's from now on
+        and are matched as they are told. None without a file.
+        """
+        restored, self._restored = self._restored, None
+        return restored
+
+    def publish(
+        self,
+        pages: PageIds,
+        before: int | None,
+        namespace: bytes,
+        tokens: _core.TokenSpan,
+        priority: int,
+    ) -> None:
+        """The bytes of ``pages`` are whole: of the tokens that follow page ``before``, or of the
+        first ones of ``namespace`` where that is None. From now on the next process finds them.
+        """
+        if self._file is not None:
+            self._file.publish(pages, before, namespace, tokens, _in_32_bits(priority))
+
+    def set_priority(self, pages: PageIds, priority: int) -> None:
+        """Another priority for pages that are published, within 32 bits."""
+        if self._file is not None:
+            self._file.set_priority(pages, _in_32_bits(priority))
+
+    def renounce(self) -> None:
+        """No process finds anything of what was published until now: one store."""
+        if self._file is not None:
+            self._file.next_generation()
+
+    def published(self) -> PageIds:
+        """Every page that the next process would find."""
+        return NO_PAGES if self._file is None else self._file.published()
+
     def close(self) -> None:
         """End the preparation and let go of the mapping; views that are still held keep it alive.
 
-        Idempotent.
+        A file stays, for its next owner. Idempotent.
         """
         self._closed = True
         self.growing = False
         memory, self._memory = self._memory, None
         if memory is not None:
             memory.stop()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
         if self._claim is not None:
             self._claim.close()
 
@@ -245,24 +344,6 @@ def _stop_preparing() -> None:
             pool._memory.stop()
 
 
-def _host_pages(format: PoolFormat, pages: int | None, size: int | str | None) -> int:
-    if (pages is None) == (size is None):
-        raise ValueError(
-            f"give exactly one of host_pages and host_size, got host_pages={pages!r}, "
-            f"host_size={size!r}"
-        )
-    if pages is not None:
-        return page_count(pages, "host_pages")
-    nbytes = parse_size(size if size is not None else 0, "host_size")
-    count = nbytes // format.page_bytes
-    if count > MAX_PAGES:
-        raise ValueError(
-            f"host_size={size!r} is {count} pages of {format.page_bytes} bytes; "
-            f"the largest pool has {MAX_PAGES}"
-        )
-    if count == 0:
-        raise ValueError(
-            f"host_size={size!r} is {nbytes} bytes, one page of {format.name!r} takes "
-            f"{format.page_bytes}; give at least that, or host_pages=0 for no host tier"
-        )
-    return count
+def _in_32_bits(priority: int) -> int:
+    """What an entry of a page table keeps of a priority."""
+    return min(max(priority, -(1 << 31)), (1 << 31) - 1)

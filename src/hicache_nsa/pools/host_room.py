@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from pathlib import Path
 
 from hicache_nsa.errors import HiCacheError
 from hicache_nsa.memory_budget import (
@@ -20,31 +22,39 @@ from hicache_nsa.memory_budget import (
     pending_bytes,
     read_limits,
 )
+from hicache_nsa.pools.host_size import pages_that_fit
 from hicache_nsa.pools.memory_options import HostMemoryOptions
 from hicache_nsa.sizes import format_size
 
 
-def claim_host_room(num_pages: int, page_bytes: int, options: HostMemoryOptions) -> Claim:
+def claim_host_room(
+    num_pages: int, size_of: Callable[[int], int], missing: int, options: HostMemoryOptions
+) -> Claim:
     """A claim on the memory of ``num_pages``, to be closed when the memory is given back.
+
+    size_of: bytes that a pool of so many pages takes. missing: what is not there yet of this one; a
+        host file may have it already.
 
     Raises:
         HiCacheError: the budget allows less; what was asked for, what is allowed and why, and the
             largest pool that fits.
     """
     ranks = local_ranks_of(options.local_ranks, os.environ)
-    nbytes = num_pages * page_bytes
     huge = huge_page_size() if options.huge_pages == "explicit" else None
-    if huge is not None:
+    file = None if options.path is None else Path(options.path)
+    if huge is not None and file is None:
         _, claim = claim_room(
             lambda: _decide(options, ranks.number, read_limits(huge_page_bytes=huge)),
-            -(-nbytes // huge) * huge,
+            -(-missing // huge) * huge,
         )
         if claim is not None:
             return claim
     # Also where explicit huge pages are too few: the pool takes ordinary memory then.
-    room, claim = claim_room(lambda: _decide(options, ranks.number, read_limits()), nbytes)
+    room, claim = claim_room(
+        lambda: _decide(options, ranks.number, read_limits(file=file)), missing
+    )
     if claim is None:
-        raise HiCacheError(_refusal(num_pages, page_bytes, room, ranks))
+        raise HiCacheError(_refusal(num_pages, size_of, missing, room, ranks))
     return claim
 
 
@@ -65,12 +75,14 @@ def _decide(
     return room, key
 
 
-def _refusal(num_pages: int, page_bytes: int, room: Budget, ranks: LocalRanks) -> str:
-    asked, fits = num_pages * page_bytes, room.allowed // page_bytes
+def _refusal(
+    num_pages: int, size_of: Callable[[int], int], missing: int, room: Budget, ranks: LocalRanks
+) -> str:
+    fits = pages_that_fit(room.allowed, num_pages, size_of)
     largest = (
-        f"the largest that fits has {fits} pages, host_size={fits * page_bytes}; ask for fewer"
+        f"the largest that fits has {fits} pages, host_size={size_of(fits)}; ask for fewer"
         if fits
-        else f"not one page of {page_bytes} bytes fits; free memory, or ask for fewer with "
+        else f"not one page of {size_of(1)} bytes fits; free memory, or ask for fewer with "
         f"host_pages=0, no host tier"
     )
     advice = (
@@ -79,7 +91,7 @@ def _refusal(num_pages: int, page_bytes: int, room: Budget, ranks: LocalRanks) -
         else "memory_limit= says how much there is where that is wrong"
     )
     return (
-        f"no memory for a host pool of {num_pages} pages ({format_size(asked)}): "
-        f"requested {asked} bytes, allowed {room.allowed} bytes ({format_size(room.allowed)}) by "
+        f"no memory for a host pool of {num_pages} pages ({format_size(size_of(num_pages))}): "
+        f"requested {missing} bytes, allowed {room.allowed} bytes ({format_size(room.allowed)}) by "
         f"{room.explain(ranks.source)}; {largest}. {advice}"
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
 from typing import Any
 
 from hicache_nsa.formats.checks import count_of, one_of
 from hicache_nsa.memory_budget import MOST_RANKS
+from hicache_nsa.pools.host_file import file_path
 from hicache_nsa.sizes import parse_size
 
 HUGE_PAGES = ("transparent", "explicit", "off")
@@ -31,6 +33,10 @@ class HostMemoryOptions:
     memory_reserve: bytes, or "2GiB", to leave free. None: a twentieth of each limit, 1 to 16 GiB,
         at most an eighth; of a ``memory_limit`` nothing.
     local_ranks: processes of this host that divide its memory. None: ``LOCAL_WORLD_SIZE``, or 1.
+    host_file: a path on a memory file system (in /dev/shm, or hugetlbfs). The pool is kept there,
+        with a page table, and the next cache that is given the path finds what was saved.
+    weights: what the pages are computed with, a model's name and revision. A file of other weights
+        is set aside; without it only the format tells them apart.
 
     Raises:
         TypeError, ValueError: a value that doesn't fit.
@@ -45,6 +51,8 @@ class HostMemoryOptions:
     memory_limit: int | str | None = None
     memory_reserve: int | str | None = None
     local_ranks: int | None = None
+    host_file: str | os.PathLike[str] | None = None
+    weights: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.prefault, bool):
@@ -71,6 +79,17 @@ class HostMemoryOptions:
             parse_size(self.memory_reserve, "memory_reserve")
         if self.local_ranks is not None:
             count_of(self.local_ranks, "local_ranks", least=1, most=MOST_RANKS)
+        if not isinstance(self.weights, str):
+            raise TypeError(f"weights must be a str, got {type(self.weights).__name__}")
+        if self.weights and self.host_file is None:
+            raise ValueError(f"weights={self.weights!r} is kept in a host_file, and there is none")
+        if self.host_file is not None:
+            object.__setattr__(self, "host_file", file_path(self.host_file))
+
+    @property
+    def path(self) -> str | None:
+        """``host_file`` as an absolute path."""
+        return None if self.host_file is None else str(self.host_file)
 
     @property
     def first_bytes(self) -> int:

@@ -3,6 +3,7 @@
 from hicache_nsa.tree.eviction import EVICTION_POLICIES, EvictionPolicy
 from hicache_nsa.tree.node import Node
 from hicache_nsa.tree.radix_tree import Demotion, Eviction, RadixTree
+from hicache_nsa.tree.restored import restore_host
 from hicache_nsa.tree.tier import Tier
 
 __all__ = [
@@ -13,4 +14,5 @@ __all__ = [
     "Node",
     "RadixTree",
     "Tier",
+    "restore_host",
 ]

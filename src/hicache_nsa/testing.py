@@ -1,4 +1,6 @@
-"""Hooks for tests: keep copies in flight, make one fail. They act on the real transfer engine."""
+"""Hooks for tests: keep copies in flight, make one fail, spoil a host page. They act on the real
+transfer engine and host pool.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from hicache_nsa.pools import HostPool
 from hicache_nsa.transfer import TransferEngine
 
 if TYPE_CHECKING:
@@ -30,6 +33,26 @@ def hold(cache: HiCache | TransferEngine, direction: str) -> Iterator[None]:
 def fail_next(cache: HiCache | TransferEngine, direction: str, after_pages: int = 0) -> None:
     """The next copy submitted in ``direction`` fails after ``after_pages`` whole pages."""
     _engine(cache).fail_next(direction, after_pages)
+
+
+def corrupt(pool: HiCache | HostPool, page: int, layer: int, byte: int = 0) -> None:
+    """Flip a bit in the host copy of a page, as broken memory would.
+
+    byte: of all that the host page holds of ``layer``, its buffers one after the other.
+
+    Raises:
+        ValueError: there is no such page, layer or byte.
+    """
+    host = pool if isinstance(pool, HostPool) else pool.host_pool
+    owners = [each for each in host.format.buffers if layer in each.layers]
+    count = sum(each.page_bytes for each in owners)
+    if not 0 <= byte < count:
+        raise ValueError(f"byte {byte}: layer {layer} of a page has {count} bytes")
+    for each in owners:
+        if byte < each.page_bytes:
+            host.page_view(each.name, layer, page)[byte] ^= 0x10
+            return
+        byte -= each.page_bytes
 
 
 def _engine(cache: HiCache | TransferEngine) -> TransferEngine:

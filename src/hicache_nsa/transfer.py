@@ -109,6 +109,14 @@ class Ticket:
         return self._native.nbytes
 
     @property
+    def corrupt(self) -> PageIds:
+        """Indices into the lists of pages of those that are not what was saved, int64, ascending.
+
+        For loads of an engine that verifies; empty until the copy is done.
+        """
+        return self._native.corrupt
+
+    @property
     def seconds(self) -> float:
         """Time the copy itself took; 0 until it is done."""
         return self._native.seconds
@@ -136,6 +144,10 @@ class TransferEngine:
         0 chooses.
     link_curve: what copies cost, for ``auto``; None: measured once a machine, see the module
         ``link_curve``.
+    verify: ``all`` keeps a digest of each page and layer that is saved, in ``host_pool.digests``, and
+        compares loads with them: one that brings other bytes fails. ``sample`` compares about one
+        page and layer in 16, others each time; ``off`` none. Layers are announced before they are
+        compared: what was computed behind a load counts once it is done without an ``error``.
     pin_memory: ``auto`` pins the host pool for a GPU and warns if the system refuses, True raises
         then, False leaves it pageable.
     An engine that is dropped without ``close()`` finishes its copies first: they use its pools.
@@ -158,6 +170,7 @@ class TransferEngine:
         pin_chunk_bytes: int | str = 0,
         staging_bytes: int | str = 0,
         link_curve: _core.LinkCurve | None = None,
+        verify: str = "off",
     ) -> None:
         if device_pool.format != host_pool.format:
             raise ValueError(
@@ -172,11 +185,13 @@ class TransferEngine:
                 "pin_chunk_bytes": pin_chunk_bytes,
                 "staging_bytes": staging_bytes,
                 "link_curve": link_curve,
+                "verify": verify,
             },
             "TransferEngine",
         )
         self.device_pool = device_pool
         self.host_pool = host_pool
+        self.verify = verify
         self._pid = os.getpid()
         self._holds = dict.fromkeys(DIRECTIONS, 0)
         self._totals: dict[str, dict[str, int]] = {}
@@ -195,6 +210,8 @@ class TransferEngine:
                 options["pin_chunk_bytes"],
                 options["staging_bytes"],
                 _curve(options["link_curve"], device_pool.device),
+                verify,
+                host_pool.digests,
             )
         except RuntimeError as error:
             raise HiCacheError(str(error)) from error
@@ -336,8 +353,9 @@ class TransferEngine:
         self._open().fail_next(one_of(direction, "direction", DIRECTIONS), after_pages)
 
     def counters(self) -> dict[str, dict[str, int]]:
-        """By direction: copies, pages and bytes moved, runs they were merged into, and how many
-        copies took each way of a GPU (``direct``, ``kernel``, ``staged``).
+        """By direction: copies, pages and bytes moved, pages verified and those of them that were
+        corrupt, runs that copies were merged into, and how many copies took each way of a GPU
+        (``direct``, ``kernel``, ``staged``).
         """
         return dict(self._totals if self._native is None else self._open().counters())
 

@@ -50,11 +50,13 @@ int priority_of(Direction direction) {
     return direction == Direction::kHostToDevice ? highest : lowest;
 }
 
-CudaLane::CudaLane(LaneShared& shared, Direction direction, Ways ways, const WayLimits& limits)
+CudaLane::CudaLane(LaneShared& shared, Direction direction, Ways ways, const WayLimits& limits,
+                   std::unique_ptr<DigestQueue> digests)
     : shared_(shared),
       direction_(direction),
       ways_(std::move(ways)),
       limits_(limits),
+      digests_(std::move(digests)),
       stream_(make_stream(direction)) {}
 
 void CudaLane::start() {
@@ -86,7 +88,7 @@ void CudaLane::submit(std::shared_ptr<CopyJob> job) {
     Lock lock(shared_.mutex);
     const bool idle = waiting_.empty() && queued_.empty();
     waiting_.push_back(
-        {std::move(job), std::move(gate), nullptr, nullptr, std::move(error), std::nullopt});
+        {std::move(job), std::move(gate), nullptr, nullptr, nullptr, std::move(error), std::nullopt});
     if (idle && queued_at_once(waiting_.front())) {
         queue_first(lock, std::nullopt);
         if (waiting_.empty() && !shared_.closing) return;
@@ -185,6 +187,7 @@ CopyWay& CudaLane::take(Way way) {
 void CudaLane::mark_end(Queued& copy) noexcept {
     try {
         if (way_ != nullptr) way_->join(stream_);
+        if (digests_) digests_->join(stream_);
         copy.last = std::make_shared<PooledEvent>(shared_.events->record(stream_));
     } catch (const std::exception&) {
         // The device is lost: nothing that was queued runs any more.
@@ -198,13 +201,25 @@ CudaLane::Queued CudaLane::queue(const Queued& waiting, std::optional<std::strin
     if (queued.error || order.plan.num_pages() == 0) return queued;
     try {
         order_after_fences(order, stream_);
-        const auto [way, group_layers] = waiting.choice ? *waiting.choice : choose(order);
-        take(way).queue(order, group_layers, stream_, *queued.gate, queued.held);
+        queue_bytes(queued, waiting.choice ? *waiting.choice : choose(order));
     } catch (const std::exception& failure) {
         queued.error = failure.what();
         mark_end(queued);
     }
+    queued.gate->on_queued(nullptr);
     return queued;
+}
+
+void CudaLane::queue_bytes(Queued& copy, const WayChoice& choice) {
+    const CopyOrder& order = copy.job->order();
+    if (order.digests) order.digests->begin(order.plan);
+    if (digests_) {
+        digests_->order_behind_readers(order, stream_);
+        copy.digests = digests_->begin(order, *copy.gate);
+    }
+    const auto [way, group_layers] = choice;
+    take(way).queue(order, group_layers, stream_, *copy.gate, copy.held);
+    if (digests_) digests_->end(order, *copy.digests);
 }
 
 void CudaLane::finish_copies() {
@@ -218,6 +233,7 @@ void CudaLane::finish_copies() {
         wait_landed(copy);
         if (copy.gate) copy.gate->open();
         copy.held.reset();
+        copy.digests.reset();
         lock.lock();
         end(copy);
     }
@@ -234,6 +250,10 @@ void CudaLane::wait_landed(Queued& copy) {
                 const int next = copy.gate->wait_landed(position);
                 if (!order.fails) copy.job->layers_landed(position, next);
                 position = next;
+            }
+            if (copy.digests) {
+                copy.digests->end->wait("Digests on the GPU");
+                order.digests->settle(order.plan, copy.digests->found());
             }
         }
     } catch (const std::exception& failure) {

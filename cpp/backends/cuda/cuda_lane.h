@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "backends/cuda/copy_way.h"
+#include "backends/cuda/digest_queue.h"
 #include "transfer/backend.h"
 #include "transfer/way_choice.h"
 
@@ -52,9 +53,10 @@ class CudaLane {
   public:
     using Ways = std::array<std::unique_ptr<CopyWay>, kWays>;
 
-    // ways: those that the limits say are possible.
+    // ways: those that the limits say are possible. digests: nullptr where none are taken.
     // Requires: the device is current. Throws: std::runtime_error if CUDA refuses a stream.
-    CudaLane(LaneShared& shared, Direction direction, Ways ways, const WayLimits& limits);
+    CudaLane(LaneShared& shared, Direction direction, Ways ways, const WayLimits& limits,
+             std::unique_ptr<DigestQueue> digests);
     ~CudaLane();  // requires: shared.closing
     CudaLane(const CudaLane&) = delete;
     CudaLane& operator=(const CudaLane&) = delete;
@@ -78,7 +80,8 @@ class CudaLane {
         std::shared_ptr<CopyJob> job;
         std::shared_ptr<LayerGate> gate;
         std::shared_ptr<void> held;         // what the way needs until the end
-        std::shared_ptr<PooledEvent> last;  // behind what was queued of a copy that failed
+        std::shared_ptr<DigestRun> digests{};  // nullptr: none are taken
+        std::shared_ptr<PooledEvent> last;     // behind what was queued of a copy that failed
         std::optional<std::string> error;
         std::optional<WayChoice> choice;  // none yet: queue() chooses
     };
@@ -96,6 +99,8 @@ class CudaLane {
     void queue_first(Lock& lock, std::optional<std::string> error);
     [[nodiscard]] WayChoice choose(const CopyOrder& order) const;
     [[nodiscard]] Queued queue(const Queued& waiting, std::optional<std::string> error);
+    // Queues the bytes of the copy, and the kernels that take its digests.
+    void queue_bytes(Queued& copy, const WayChoice& choice);
     void mark_end(Queued& copy) noexcept;
     [[nodiscard]] CopyWay& take(Way way);
     void finish_copies();
@@ -106,6 +111,7 @@ class CudaLane {
     const Direction direction_;
     const Ways ways_;
     const WayLimits limits_;
+    const std::unique_ptr<DigestQueue> digests_;
     cudaStream_t stream_ = nullptr;
     CopyWay* way_ = nullptr;  // of the copy queued last
 

@@ -25,6 +25,7 @@ class HostPool(Pool):
     buffer, and is never rounded up. A view taken from ``memory`` keeps the mapping alive.
     layout: ``layer_first``, ``page_first`` or ``page_first_direct``.
     memory_options: those of ``HostMemoryOptions``.
+    digests: of what was saved into the pages; kept by transfer engines that ``verify``.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class HostPool(Pool):
         super().__init__("host", _host_pages(format, pages, size))
         self.native_layout = _core.HostLayout(native_format(format), layout, self.num_pages)
         self._options = HostMemoryOptions(**memory_options)
+        self.digests = _core.PageDigests(self.num_pages, format.num_layers)
         self._memory: _core.HostMemory | None = None
         self._closed = False
 

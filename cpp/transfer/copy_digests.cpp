@@ -56,7 +56,7 @@ bool CopyDigests::wanted(int64_t host_page, int layer) const {
     return sample_.has(host_page, layer) && table_->get(host_page, layer) != 0;
 }
 
-void CopyDigests::begin(const CopyPlan& plan) {
+void CopyDigests::forget(const CopyPlan& plan) {
     if (direction_ == Direction::kHostToDevice) return;
     for (const PageRun& run : plan.runs()) {
         for (int64_t page = run.host_page; page < run.host_page + run.count; ++page) {

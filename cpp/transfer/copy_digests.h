@@ -2,8 +2,8 @@
 // the pool's table; a load takes those of the device pages that it has written and compares.
 //
 // A backend calls begin() when the copy starts, takes the digests that are wanted() in any way it
-// likes, and hands them to settle() once the bytes are in place and before the copy ends. All but
-// wanted() are for one thread at a time.
+// likes, and hands them to settle() once the bytes are in place and before the copy ends, or calls
+// fail(). All but wanted() are for one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -43,13 +43,16 @@ class CopyDigests {
     [[nodiscard]] bool wanted(int64_t host_page, int layer) const;
 
     // The pages of the plan are going to be written, or read.
-    void begin(const CopyPlan& plan);
+    void begin(const CopyPlan& plan) { forget(plan); }
+    // The copy has failed. An earlier save of the same pages may have ended since it began.
+    void fail(const CopyPlan& plan) { forget(plan); }
     // found: [position in layers][page of the plan]; looked at where wanted().
     void settle(const CopyPlan& plan, std::span<const uint64_t> found);
 
     [[nodiscard]] const DigestVerdict& verdict() const { return verdict_; }
 
   private:
+    void forget(const CopyPlan& plan);
     void enter(const CopyPlan& plan, std::span<const uint64_t> found);
     void compare(const CopyPlan& plan, std::span<const uint64_t> found);
     [[nodiscard]] bool stored(int layer) const { return layer_bytes_[layer] > 0; }

@@ -259,6 +259,7 @@ void CudaLane::wait_landed(Queued& copy) {
     } catch (const std::exception& failure) {
         if (!copy.error) copy.error = failure.what();
     }
+    if (copy.error && order.digests) order.digests->fail(order.plan);
 }
 
 void CudaLane::end(Queued& copy) {

@@ -215,7 +215,7 @@ void CudaLane::queue_bytes(Queued& copy, const WayChoice& choice) {
     if (order.digests) order.digests->begin(order.plan);
     if (digests_) {
         digests_->order_behind_readers(order, stream_);
-        copy.digests = digests_->begin(order, *copy.gate);
+        digests_->begin(order, *copy.gate, copy.digests);
     }
     const auto [way, group_layers] = choice;
     take(way).queue(order, group_layers, stream_, *copy.gate, copy.held);

@@ -118,8 +118,8 @@ void DigestQueue::order_behind_readers(const CopyOrder& order, cudaStream_t stre
         require(cudaStreamWaitEvent(stream, end->second->get(), 0), "Waiting for digests");
 }
 
-std::shared_ptr<DigestRun> DigestQueue::begin(const CopyOrder& order, LayerGate& gate) {
-    const auto run = std::make_shared<DigestRun>();
+void DigestQueue::begin(const CopyOrder& order, LayerGate& gate, std::shared_ptr<DigestRun>& run) {
+    run = std::make_shared<DigestRun>();
     run->words =
         words_->take(static_cast<size_t>(order.plan.num_pages()) * order.layers.size());
     run->table = tables_->upload(order.plan, stream_);
@@ -128,11 +128,10 @@ std::shared_ptr<DigestRun> DigestQueue::begin(const CopyOrder& order, LayerGate&
         order_after_fences(order, stream_);
         take(order, *run, 0, static_cast<int>(order.layers.size()));
     } else {
-        gate.on_queued([this, &order, &run = *run](int first, int last, cudaStream_t stream) {
-            landed(order, run, first, last, stream);
+        gate.on_queued([this, &order, &mine = *run](int first, int last, cudaStream_t stream) {
+            landed(order, mine, first, last, stream);
         });
     }
-    return run;
 }
 
 void DigestQueue::landed(const CopyOrder& order, const DigestRun& run, int first, int last,

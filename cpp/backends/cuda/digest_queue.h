@@ -82,8 +82,9 @@ class DigestQueue {
     // Makes `stream` wait for digests of earlier copies whose pages this load writes.
     void order_behind_readers(const CopyOrder& order, cudaStream_t stream);
     // The copy is going to be queued. A save's digests are queued here, behind its fences; those of
-    // a load when the gate hears of its layers. The order lives until the copy has ended.
-    [[nodiscard]] std::shared_ptr<DigestRun> begin(const CopyOrder& order, LayerGate& gate);
+    // a load when the gate hears of its layers. The order lives until the copy has ended. run: set
+    // to what has to live until then, also if this throws.
+    void begin(const CopyOrder& order, LayerGate& gate, std::shared_ptr<DigestRun>& run);
     // All layers of the copy are queued.
     void end(const CopyOrder& order, DigestRun& run);
     // What is queued on the stream from now on runs behind all digests queued so far.

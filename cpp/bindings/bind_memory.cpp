@@ -32,19 +32,20 @@ std::shared_ptr<DigestTable> table_in(const MemoryHandle& memory, int64_t offset
 
 void bind_digests(nb::module_& m) {
     nb::class_<DigestTable>(m, "PageDigests", "Digests of what was saved into a host pool.")
-        .def(nb::new_([](int64_t num_pages, int num_layers, const MemoryHandle* memory,
-                         int64_t offset) {
-                 return memory == nullptr
-                            ? std::make_shared<DigestTable>(num_pages, num_layers)
-                            : table_in(*memory, offset, num_pages, num_layers);
-             }),
-             "num_pages"_a, "num_layers"_a, nb::kw_only(), "memory"_a = nb::none(), "offset"_a = 0,
-             "8 bytes a page and layer, [page][layer], 0 for what is not known: in memory of its "
-             "own, made at the first use, or in `memory` from byte `offset` on, which keeps what is "
-             "there already.")
-        .def_static("nbytes",
-                    [](int64_t pages, int layers) { return DigestTable::num_words(pages, layers) * 8; },
-                    "num_pages"_a, "num_layers"_a, "Bytes of such a table.")
+        .def(
+            nb::new_(
+                [](int64_t num_pages, int num_layers, const MemoryHandle* memory, int64_t offset) {
+                    return memory == nullptr ? std::make_shared<DigestTable>(num_pages, num_layers)
+                                             : table_in(*memory, offset, num_pages, num_layers);
+                }),
+            "num_pages"_a, "num_layers"_a, nb::kw_only(), "memory"_a = nb::none(), "offset"_a = 0,
+            "8 bytes a page and layer, [page][layer], 0 for what is not known: in memory of its "
+            "own, made at the first use, or in `memory` from byte `offset` on, which keeps what is "
+            "there already.")
+        .def_static(
+            "nbytes",
+            [](int64_t pages, int layers) { return DigestTable::num_words(pages, layers) * 8; },
+            "num_pages"_a, "num_layers"_a, "Bytes of such a table.")
         .def_prop_ro("in_use", &DigestTable::in_use,
                      "Whether an engine verifies, or the table lies in given memory.")
         .def(

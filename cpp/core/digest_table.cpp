@@ -24,8 +24,8 @@ DigestTable::DigestTable(std::span<uint64_t> words, int64_t pages, int layers,
     : pages_(pages), layers_(layers), owner_(std::move(owner)) {
     const int64_t wanted = num_words(pages, layers);
     if (static_cast<int64_t>(words.size()) != wanted) {
-        bad_argument("A table of digests for ", pages, " pages of ", layers, " layers takes ", wanted,
-                     " words of 8 bytes, ", words.size(), " were given.");
+        bad_argument("A table of digests for ", pages, " pages of ", layers, " layers takes ",
+                     wanted, " words of 8 bytes, ", words.size(), " were given.");
     }
     if (reinterpret_cast<uintptr_t>(words.data()) % sizeof(uint64_t) != 0) {
         bad_argument("A table of digests must start at a multiple of 8 bytes.");
@@ -56,8 +56,8 @@ void DigestTable::forget(int64_t page, int layer) {
 
 void DigestTable::check_place(int64_t page, int layer) const {
     if (page < 0 || page >= pages_ || layer < 0 || layer >= layers_) {
-        bad_argument("There is no digest of page ", page, ", layer ", layer, ": the pool has ", pages_,
-                     " pages of ", layers_, " layers.");
+        bad_argument("There is no digest of page ", page, ", layer ", layer, ": the pool has ",
+                     pages_, " pages of ", layers_, " layers.");
     }
 }
 

@@ -38,7 +38,7 @@ uint64_t sum_on_any(const std::byte* bytes, size_t words, uint64_t step) {
     return sum_each(bytes, words, step);
 }
 [[gnu::target("avx512f,avx512dq,avx512vl")]] uint64_t sum_on_avx512(const std::byte* bytes,
-                                                                     size_t words, uint64_t step) {
+                                                                    size_t words, uint64_t step) {
     return sum_each(bytes, words, step);
 }
 #endif

@@ -1,21 +1,21 @@
 // A fast 64-bit digest of the bytes of one page of one layer.
 //
 // The bytes are those of all buffers of the layer, side by side as they lie in the host pool, read
-// as little-endian words of 8 bytes, the last one filled up with zeros. With s(i) = (i + 1) * kStep,
-// word i adds
+// as little-endian words of 8 bytes, the last one filled up with zeros. With s(i) = (i + 1) *
+// kStep, word i adds
 //
 //     fold(fold(w ^ s(i)) * kSpread) * (fold(s(i)) | 1)          fold(x) = x ^ (x >> 32)
 //
 // to a sum mod 2^64, so threads may add the words in any order. The digest is that sum and the
 // number of bytes, mixed; where that gives 0 it is 1, so that 0 can say "not known".
 //
-// What it finds: each step is one to one in w, so any change within one word changes the sum, always.
-// Changes of several words go unnoticed if their differences add up to 0. A difference depends on
-// the word's place and on all bits from its lowest changed one on; `fold` brings changes of high bits
-// down first, since mod 2^64 a high bit alone hardly moves a sum. So chance is all that can make
-// them add up, about 1 in 2^64, for words that changed places too. It is no protection against
-// somebody who wants bytes to have a digest: the keys are no secret. The page's number is not part
-// of it: pages move.
+// What it finds: each step is one to one in w, so any change within one word changes the sum,
+// always. Changes of several words go unnoticed if their differences add up to 0. A difference
+// depends on the word's place and on all bits from its lowest changed one on; `fold` brings changes
+// of high bits down first, since mod 2^64 a high bit alone hardly moves a sum. So chance is all
+// that can make them add up, about 1 in 2^64, for words that changed places too. It is no
+// protection against somebody who wants bytes to have a digest: the keys are no secret. The page's
+// number is not part of it: pages move.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,8 @@ HICACHE_BOTH_SIDES constexpr uint64_t digest_share(uint64_t word, uint64_t step)
 
 // The digest of `bytes` bytes whose words add up to `sum`. Never 0.
 HICACHE_BOTH_SIDES constexpr uint64_t finished_digest(uint64_t sum, uint64_t bytes) {
-    const uint64_t mixed = digest_fold(digest_fold(sum + (bytes + 1) * kDigestStep) * kDigestSpread);
+    const uint64_t mixed =
+        digest_fold(digest_fold(sum + (bytes + 1) * kDigestStep) * kDigestSpread);
     return mixed == 0 ? 1 : mixed;
 }
 

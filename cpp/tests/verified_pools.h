@@ -50,9 +50,9 @@ inline void expect_changed_bits_found(PoolShape shape) {
             const Ticket load = pools.submit(kLoad, host, {4, 5, 6, 7});
             ASSERT_TRUE(load.wait(60.0));
             ASSERT_TRUE(load.error()) << "layer " << layer << ", byte " << byte;
-            const std::string named =
-                "host page " + std::to_string(host[static_cast<size_t>(wrong)]) + ", layer " +
-                std::to_string(layer) + ":";
+            const std::string named = "host page " +
+                                      std::to_string(host[static_cast<size_t>(wrong)]) +
+                                      ", layer " + std::to_string(layer) + ":";
             EXPECT_NE(load.error()->find(named), std::string::npos) << *load.error();
             EXPECT_EQ(load.corrupt(), (std::vector<int64_t>{wrong}));
             EXPECT_EQ(load.pages_copied(), wrong);

@@ -26,11 +26,12 @@ struct Mismatch {
 
 // The page that came first at submission is named, in its first wrong layer.
 std::string text_of(const Mismatch& wrong, size_t pages, int64_t of) {
-    return message("host page ", wrong.page.host_page, ", layer ", wrong.layer,
-                   ": what arrived on device page ", wrong.page.device_page, " has digest ",
-                   hex(wrong.found), ", what was saved had ", hex(wrong.known), " (", pages, " of ",
-                   of, " pages of this copy are wrong). The copy failed: compute these pages "
-                   "anew; if it happens again, have the machine's memory and the GPU's link tested");
+    return message(
+        "host page ", wrong.page.host_page, ", layer ", wrong.layer,
+        ": what arrived on device page ", wrong.page.device_page, " has digest ", hex(wrong.found),
+        ", what was saved had ", hex(wrong.known), " (", pages, " of ", of,
+        " pages of this copy are wrong). The copy failed: compute these pages "
+        "anew; if it happens again, have the machine's memory and the GPU's link tested");
 }
 
 }  // namespace

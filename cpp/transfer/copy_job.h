@@ -52,8 +52,8 @@ class CopyJob {
     void start();
     // The bytes of order().layers at positions [first, last) are in place. In any order, once each.
     void layers_landed(int first, int last);
-    // The copy has ended. error: why it failed; pages that are not what was saved are an error, too.
-    // The counters change before anyone can see the end.
+    // The copy has ended. error: why it failed; pages that are not what was saved are an error,
+    // too. The counters change before anyone can see the end.
     void finish(std::optional<std::string> error, int64_t pages_copied);
 
     // For tickets ---------------------------------------------------------------------------------

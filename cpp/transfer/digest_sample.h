@@ -20,8 +20,8 @@ struct DigestSample {
 
     [[nodiscard]] HICACHE_BOTH_SIDES constexpr bool has(int64_t host_page, int layer) const {
         if (all) return true;
-        const uint64_t key = (static_cast<uint64_t>(host_page) << 20) ^
-                             static_cast<uint64_t>(layer) ^ (copy << 44);
+        const uint64_t key =
+            (static_cast<uint64_t>(host_page) << 20) ^ static_cast<uint64_t>(layer) ^ (copy << 44);
         return digest_share(key, copy * kDigestStep) >> 60 == 0;
     }
 };

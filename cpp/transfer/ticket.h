@@ -37,7 +37,7 @@ class Ticket {
     [[nodiscard]] int64_t pages() const;   // asked for
     [[nodiscard]] int64_t nbytes() const;  // asked for
     [[nodiscard]] int64_t pages_copied()
-        const;                             // the first so many pairs, all layers; 0 until done
+        const;  // the first so many pairs, all layers; 0 until done
     // Positions in the lists of pages of those whose bytes are not what was saved, ascending; empty
     // until done.
     [[nodiscard]] std::vector<int64_t> corrupt() const;

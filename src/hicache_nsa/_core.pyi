@@ -96,6 +96,33 @@ class HostMemory:
     def check(self) -> None:
         """RuntimeError naming the offset if a guard zone was overwritten."""
 
+class PageDigests:
+    """Digests of what was saved into a host pool."""
+
+    def __init__(self, num_pages: int, num_layers: int, *, memory: HostMemory | None = None, offset: int = 0) -> None:
+        """
+        8 bytes a page and layer, [page][layer], 0 for what is not known: in memory of its own, made at the first use, or in `memory` from byte `offset` on, which keeps what is there already.
+        """
+
+    @staticmethod
+    def nbytes(num_pages: int, num_layers: int) -> int:
+        """Bytes of such a table."""
+
+    @property
+    def in_use(self) -> bool:
+        """Whether an engine verifies, or the table lies in given memory."""
+
+    def get(self, page: int, layer: int) -> int:
+        """The digest of one page of one layer; 0: not known."""
+
+    def forget(self, page: int) -> None:
+        """Whatever lies in that page is not checked any more."""
+
+def page_digest(bytes: numpy.typing.NDArray[numpy.uint8]) -> int:
+    """
+    The 64-bit digest of a uint8 array, as taken of a page's bytes of one layer. Never 0.
+    """
+
 class PageAllocator:
     """Hands out the pages of one pool."""
 
@@ -331,15 +358,21 @@ class Ticket:
         """The first so many pairs were copied whole; 0 until done."""
 
     @property
+    def corrupt(self) -> numpy.typing.NDArray[numpy.int64]:
+        """
+        Indices of the pages that are not what was saved, ascending; empty until done.
+        """
+
+    @property
     def seconds(self) -> float:
         """Time spent copying; 0 until done."""
 
 class TransferEngine:
     """Moves pages between a device and a host pool."""
 
-    def __init__(self, format: PoolFormat, device: str, device_pages: int, device_buffers: Sequence[DeviceBuffer], host: HostMemory, layout: HostLayout, workers: int = 0, io_backend: str = 'auto', kernel_blocks: int = 0, pinning: str = 'auto', pin_chunk_bytes: int = 0, staging_bytes: int = 0, link_curve: LinkCurve | None = None) -> None:
+    def __init__(self, format: PoolFormat, device: str, device_pages: int, device_buffers: Sequence[DeviceBuffer], host: HostMemory, layout: HostLayout, workers: int = 0, io_backend: str = 'auto', kernel_blocks: int = 0, pinning: str = 'auto', pin_chunk_bytes: int = 0, staging_bytes: int = 0, link_curve: LinkCurve | None = None, verify: str = 'off', digests: PageDigests | None = None) -> None:
         """
-        device_buffers: for each buffer of the format, for each of its layers; whoever owns that memory keeps it alive until close(). 0 = chosen: workers (host threads a direction, cpu), kernel_blocks, pin_chunk_bytes and staging_bytes a direction (cuda). pinning: auto, always or never.
+        device_buffers: for each buffer of the format, for each of its layers; whoever owns that memory keeps it alive until close(). 0 = chosen: workers (host threads a direction, cpu), kernel_blocks, pin_chunk_bytes and staging_bytes a direction (cuda). pinning: auto, always or never. verify: off, sample or all; digests: of the host pool.
         """
 
     def submit(self, direction: str, host_pages: numpy.typing.NDArray[numpy.int64], device_pages: numpy.typing.NDArray[numpy.int64], layers: Sequence[int] | None = None, after: Sequence[Fence] = (), layerwise: bool | None = None, beside_compute: bool | None = None) -> Ticket:
@@ -371,7 +404,7 @@ class TransferEngine:
 
     def counters(self) -> dict[str, dict[str, int]]:
         """
-        Totals by direction: submitted, copies, failed, pages, bytes, runs, and copies by way of a GPU (direct, kernel, staged). They never fall.
+        Totals by direction: submitted, copies, failed, pages, bytes, verified, corrupt, runs, and copies by way of a GPU (direct, kernel, staged). They never fall.
         """
 
     def check(self) -> None:

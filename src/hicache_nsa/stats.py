@@ -66,8 +66,8 @@ class Counters:
 class CacheStats(Counters):
     """A snapshot: both tiers, the copies in flight, and every counter of ``Counters``.
 
-    verified_pages: pages of loads of which at least one digest was compared. corrupt_pages: those of
-    them that were not what was saved; their loads failed (``verify``).
+    verified_pages: pages of loads of which at least one digest was compared. corrupt_pages: those
+    of them that were not what was saved; their loads failed (``verify``).
     load_back_runs, saved_runs: runs that the pages of all loads and saves were merged into, each
     neighbours in both tiers. load_back_pages_per_run, saved_pages_per_run: pages copied, by these;
     0 where there was no copy, and behind the truth while one is in flight.

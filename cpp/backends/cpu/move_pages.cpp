@@ -57,8 +57,8 @@ uint64_t device_digest(std::span<const Segment> segments, int64_t device_page) {
     DigestSum sum;
     for (const Segment& segment : segments) {
         const DeviceBuffer& buffer = segment.device;
-        const auto* page = reinterpret_cast<const std::byte*>(buffer.address) +
-                           device_page * buffer.page_stride;
+        const auto* page =
+            reinterpret_cast<const std::byte*>(buffer.address) + device_page * buffer.page_stride;
         if (buffer.packed()) {
             sum.add(page, static_cast<size_t>(segment.page_bytes()));
             continue;

@@ -87,8 +87,8 @@ void CudaLane::submit(std::shared_ptr<CopyJob> job) {
     }
     Lock lock(shared_.mutex);
     const bool idle = waiting_.empty() && queued_.empty();
-    waiting_.push_back(
-        {std::move(job), std::move(gate), nullptr, nullptr, nullptr, std::move(error), std::nullopt});
+    waiting_.push_back({std::move(job), std::move(gate), nullptr, nullptr, nullptr,
+                        std::move(error), std::nullopt});
     if (idle && queued_at_once(waiting_.front())) {
         queue_first(lock, std::nullopt);
         if (waiting_.empty() && !shared_.closing) return;

@@ -79,7 +79,7 @@ class CudaLane {
     struct Queued {
         std::shared_ptr<CopyJob> job;
         std::shared_ptr<LayerGate> gate;
-        std::shared_ptr<void> held;         // what the way needs until the end
+        std::shared_ptr<void> held;            // what the way needs until the end
         std::shared_ptr<DigestRun> digests{};  // nullptr: none are taken
         std::shared_ptr<PooledEvent> last;     // behind what was queued of a copy that failed
         std::optional<std::string> error;

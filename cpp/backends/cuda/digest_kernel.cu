@@ -26,8 +26,7 @@ __global__ void __launch_bounds__(kThreads) take_digests_kernel(DigestTask task)
                                   shape, pair.device, lane, kWarp);
         for (int step = kWarp / 2; step > 0; step /= 2)
             sum += __shfl_down_sync(0xffffffffu, sum, step);
-        if (lane == 0)
-            task.found[entry] = finished_digest(sum, static_cast<uint64_t>(shape.bytes));
+        if (lane == 0) task.found[entry] = finished_digest(sum, static_cast<uint64_t>(shape.bytes));
     }
 }
 

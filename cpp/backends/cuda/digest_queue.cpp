@@ -54,8 +54,8 @@ std::shared_ptr<DigestWords> DigestWordsPool::take(size_t count) {
     std::unique_ptr<DigestWords> words;
     {
         std::lock_guard lock(mutex_);
-        const auto fits = std::ranges::find_if(
-            idle_, [&](const auto& each) { return each->count() >= count; });
+        const auto fits =
+            std::ranges::find_if(idle_, [&](const auto& each) { return each->count() >= count; });
         if (fits != idle_.end()) {
             words = std::move(*fits);
             idle_.erase(fits);
@@ -112,16 +112,15 @@ void DigestQueue::order_behind_readers(const CopyOrder& order, cudaStream_t stre
              ++page)
             last = std::max(last, read_by_[page]);
     }
-    const auto end = std::ranges::find_if(
-        ends_.rbegin(), ends_.rend(), [&](const auto& each) { return each.first <= last; });
+    const auto end = std::ranges::find_if(ends_.rbegin(), ends_.rend(),
+                                          [&](const auto& each) { return each.first <= last; });
     if (end != ends_.rend())
         require(cudaStreamWaitEvent(stream, end->second->get(), 0), "Waiting for digests");
 }
 
 void DigestQueue::begin(const CopyOrder& order, LayerGate& gate, std::shared_ptr<DigestRun>& run) {
     run = std::make_shared<DigestRun>();
-    run->words =
-        words_->take(static_cast<size_t>(order.plan.num_pages()) * order.layers.size());
+    run->words = words_->take(static_cast<size_t>(order.plan.num_pages()) * order.layers.size());
     run->table = tables_->upload(order.plan, stream_);
     waiting_first_ = waiting_last_ = 0;
     if (order.direction == Direction::kDeviceToHost) {
@@ -181,8 +180,8 @@ void DigestQueue::end(const CopyOrder& order, DigestRun& run) {
     for (const PageRun& pages : order.plan.runs()) {
         const auto end = static_cast<size_t>(pages.device_page + pages.count);
         if (read_by_.size() < end) read_by_.resize(end, 0);
-        std::fill(read_by_.begin() + pages.device_page, read_by_.begin() + static_cast<int64_t>(end),
-                  order.sequence);
+        std::fill(read_by_.begin() + pages.device_page,
+                  read_by_.begin() + static_cast<int64_t>(end), order.sequence);
     }
     ends_.emplace_back(order.sequence, run.end);
 }

@@ -1,8 +1,8 @@
 // Takes the digests of a lane's copies on a stream of its own, beside the copies.
 //
 // A save's pages are read while they are copied. Those of a load are read group by group once they
-// have landed, some groups at a time. Nothing waits for digests but the end of the copy, and a later
-// copy of the lane that writes the very pages.
+// have landed, some groups at a time. Nothing waits for digests but the end of the copy, and a
+// later copy of the lane that writes the very pages.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -69,8 +69,8 @@ class DigestQueue {
   public:
     static constexpr int kBlocks = 8;
 
-    // batch_bytes: of layers that land before their digests are queued, so that small groups share a
-    // launch. Requires, and of all methods: the device is current. Throws, and all of them:
+    // batch_bytes: of layers that land before their digests are queued, so that small groups share
+    // a launch. Requires, and of all methods: the device is current. Throws, and all of them:
     // std::runtime_error if CUDA refuses.
     DigestQueue(std::shared_ptr<const CopyGeometry> geometry, int priority, int64_t batch_bytes,
                 std::shared_ptr<EventPool> events);

@@ -59,7 +59,9 @@ HICACHE_BOTH_SIDES inline uint64_t segment_share(const DigestSegment& segment, i
 #endif
         for (int i = 0; i < kDigestLoads; ++i) {
             const int64_t load = first + int64_t{i} * lanes;
-            if (load < loads) held[i] = *reinterpret_cast<const Load*>(digest_address(segment, page, load * kBytes));
+            if (load < loads)
+                held[i] =
+                    *reinterpret_cast<const Load*>(digest_address(segment, page, load * kBytes));
         }
 #ifdef __CUDA_ARCH__
 #pragma unroll
@@ -96,8 +98,8 @@ HICACHE_BOTH_SIDES inline uint64_t pieced_share(const DigestSegment* segments,
             if (at >= layer.bytes) break;
             while (at >= segment->start + segment->bytes)
                 ++segment;
-            const auto* unit = reinterpret_cast<const Unit*>(
-                digest_address(*segment, page, at - segment->start));
+            const auto* unit =
+                reinterpret_cast<const Unit*>(digest_address(*segment, page, at - segment->start));
             value |= static_cast<uint64_t>(*unit) << (8 * i);
         }
         sum += digest_share(value, (static_cast<uint64_t>(word) + 1) * kDigestStep);

@@ -1,5 +1,5 @@
-// backends/cuda/digest_kernel.h on the stand-in's streams: what each of a warp's threads does is the
-// very code of the GPU (digest_words.h), and a loop stands for the warp. See stand_in.h.
+// backends/cuda/digest_kernel.h on the stand-in's streams: what each of a warp's threads does is
+// the very code of the GPU (digest_words.h), and a loop stands for the warp. See stand_in.h.
 #include "backends/cuda/digest_kernel.h"
 
 #include <gtest/gtest.h>

@@ -87,7 +87,8 @@ TEST_P(CudaDigestOrder, DigestsAreTakenBeforeALaterLoadWritesThePages) {
     Pages behind = first_pages(kPages);
     for (int64_t& page : behind)
         page += kPages;
-    ASSERT_TRUE(pools.submit(kSave, first_pages(2 * kPages), scattered_pages(2 * kPages)).wait(60.0));
+    ASSERT_TRUE(
+        pools.submit(kSave, first_pages(2 * kPages), scattered_pages(2 * kPages)).wait(60.0));
     std::vector<Ticket> loads;
     for (int round = 0; round < 40; ++round) {
         loads.push_back(pools.submit(kLoad, round % 2 == 0 ? first_pages(kPages) : behind,
@@ -120,9 +121,9 @@ TEST_P(CudaDigestOrder, LayersInAnyOrderAndSomeOnly) {
     TransferPools pools(verified(GetParam()));
     ASSERT_TRUE(pools.submit(kSave, first_pages(kPages), scattered_pages(kPages)).wait(60.0));
     pools.flip_host_bit(5, 2, 40);
-    for (const std::vector<int>& layers : {std::vector<int>{2, 0, 1}, {1, 2}, {0, 1}, {1, 0}, {2}}) {
-        const Ticket load =
-            pools.submit(kLoad, first_pages(kPages), first_pages(kPages), layers);
+    for (const std::vector<int>& layers :
+         {std::vector<int>{2, 0, 1}, {1, 2}, {0, 1}, {1, 0}, {2}}) {
+        const Ticket load = pools.submit(kLoad, first_pages(kPages), first_pages(kPages), layers);
         ASSERT_TRUE(load.wait(60.0));
         const bool reads_it = std::ranges::find(layers, 2) != layers.end();
         EXPECT_EQ(load.corrupt(), reads_it ? std::vector<int64_t>{5} : std::vector<int64_t>{});

@@ -45,7 +45,7 @@ def free_condemned(state: CacheState, load: Load) -> None:
 
 
 def _take_out(state: CacheState, node: Node, position: int) -> PageIds:
-    """All host copies from ``position`` of ``node`` on and below; nodes without a device copy go."""
+    """All host copies from ``position`` of ``node`` on; nodes without a device copy go."""
     tree = state.tree
     if node.start < position:
         tree.split(node, position)

@@ -110,7 +110,7 @@ class Copies:
     def _repeat(self, copy: _Copy, error: str) -> None:
         what = f"job {copy.job} ({copy.direction}, {len(copy.host_pages)} pages)"
         if len(copy.ticket.corrupt):
-            self._broken = f"{what} failed: {error}. Nothing is reported any more: restart the worker"
+            self._broken = f"{what} failed: {error}. Nothing is reported now: restart the worker"
             raise TransferError(self._broken)
         _log.warning("%s failed and is made again page by page: %s", what, error)
         try:

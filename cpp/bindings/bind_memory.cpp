@@ -1,3 +1,4 @@
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 
 #include <memory>
@@ -78,13 +79,15 @@ void bind_memory(nb::module_& m) {
     nb::class_<MemoryHandle>(m, "HostMemory", "One anonymous mapping that holds a host pool.")
         .def(
             "__init__",
-            [](MemoryHandle* self, int64_t nbytes, int threads, bool prefault) {
+            [](MemoryHandle* self, int64_t nbytes, int threads, bool prefault,
+               std::optional<int64_t> most) {
                 nb::gil_scoped_release unlocked;
-                new (self) MemoryHandle(HostMemory(nbytes, threads, prefault));
+                new (self) MemoryHandle(HostMemory(nbytes, threads, prefault, most));
             },
-            "nbytes"_a, nb::kw_only(), "threads"_a = 0, "prefault"_a = true,
+            "nbytes"_a, nb::kw_only(), "threads"_a = 0, "prefault"_a = true, "most"_a = nb::none(),
             "Maps nbytes and touches them with several threads (0: one a core). MemoryError with "
-            "the numbers if the mapping fails or less memory is available.")
+            "the numbers if the mapping fails or is larger than most, which whoever asked the "
+            "memory budget gives; without it a touched mapping must fit into available memory.")
         .def_prop_ro("nbytes", [](const MemoryHandle& self) { return self.memory().nbytes(); })
         .def_prop_ro(
             "address",

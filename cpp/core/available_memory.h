@@ -1,4 +1,5 @@
-// How much memory a pool may take.
+// How much memory a mapping may take whose maker did not ask the memory budget
+// (hicache_nsa.memory_budget, which looks at every limit there is).
 #pragma once
 
 #include <cstdint>

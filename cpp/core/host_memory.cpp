@@ -39,10 +39,9 @@ class MappingFailed : public std::bad_alloc {
     std::string text_;
 };
 
-MappingFailed failure(int64_t nbytes, const char* reason) {
+MappingFailed failure(int64_t nbytes, const char* reason, int64_t most) {
     return MappingFailed(message("Cannot map ", nbytes, " bytes of host memory: ", reason, "; ",
-                                 available_memory(),
-                                 " bytes are available. Ask for fewer host pages."));
+                                 most, " bytes are available. Ask for fewer host pages."));
 }
 
 // Has the kernel back the range with memory now. Returns 0 or an errno.
@@ -78,14 +77,14 @@ int fault_in_parallel(std::byte* begin, int64_t nbytes, int threads) {
 
 class HostMemory::Mapping {
   public:
-    Mapping(int64_t nbytes, int threads, bool prefault) : nbytes_(nbytes) {
+    Mapping(int64_t nbytes, int threads, bool prefault, int64_t most) : nbytes_(nbytes) {
         if (nbytes == 0) return;
         const bool huge = nbytes >= kHugePage;
         const int64_t alignment = huge ? kHugePage : kSmallPage;
         mapped_bytes_ = nbytes + 2 * kGuardBytes + alignment;
         mapped_ = mmap(nullptr, static_cast<size_t>(mapped_bytes_), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (mapped_ == MAP_FAILED) throw failure(nbytes, std::strerror(errno));
+        if (mapped_ == MAP_FAILED) throw failure(nbytes, std::strerror(errno), most);
         const auto first = reinterpret_cast<uintptr_t>(mapped_) + kGuardBytes;
         const auto mask = static_cast<uintptr_t>(alignment - 1);
         data_ = reinterpret_cast<std::byte*>((first + mask) & ~mask);
@@ -93,7 +92,7 @@ class HostMemory::Mapping {
         const int error = prefault ? fault_in_parallel(data_, nbytes, threads) : 0;
         if (error != 0) {
             munmap(mapped_, static_cast<size_t>(mapped_bytes_));
-            throw failure(nbytes, std::strerror(error));
+            throw failure(nbytes, std::strerror(error), most);
         }
         std::memset(data_ - kGuardBytes, kGuardByte, kGuardBytes);
         std::memset(data_ + nbytes, kGuardByte, kGuardBytes);
@@ -132,14 +131,16 @@ class HostMemory::Mapping {
     std::byte* data_ = nullptr;
 };
 
-HostMemory::HostMemory(int64_t nbytes, int threads, bool prefault) {
+HostMemory::HostMemory(int64_t nbytes, int threads, bool prefault, std::optional<int64_t> most) {
     if (nbytes < 0) bad_argument("nbytes is ", nbytes, "; it must not be negative.");
     if (threads < 0) bad_argument("threads is ", threads, "; it must not be negative.");
-    if (nbytes > kMaxBytes || (prefault && nbytes > available_memory())) {
-        throw failure(nbytes, "not enough memory");
+    if (most && *most < 0) bad_argument("most is ", *most, "; it must not be negative.");
+    const int64_t room = most ? *most : available_memory();
+    if (nbytes > kMaxBytes || ((prefault || most) && nbytes > room)) {
+        throw failure(nbytes, "not enough memory", room);
     }
     if (threads == 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    mapping_ = std::make_shared<Mapping>(nbytes, threads, prefault);
+    mapping_ = std::make_shared<Mapping>(nbytes, threads, prefault, room);
 }
 
 int64_t HostMemory::nbytes() const {

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 namespace hicache {
 
@@ -18,10 +19,12 @@ class HostMemory {
   public:
     // threads: how many fault the pages in, 0 = all cores. prefault=false maps without touching, so
     // that memory is used only where it is written (sparse).
+    // most: bytes it may take, by somebody who knows better than available_memory(), which is asked
+    // otherwise, and only if the mapping is to be faulted in.
     // Throws: std::invalid_argument for negative arguments; std::bad_alloc with the numbers in
-    // what() if the mapping fails, or if it is to be faulted in and less memory than that is
-    // available.
-    explicit HostMemory(int64_t nbytes, int threads = 0, bool prefault = true);
+    // what() if the mapping fails or is larger than that; before anything is mapped.
+    explicit HostMemory(int64_t nbytes, int threads = 0, bool prefault = true,
+                        std::optional<int64_t> most = std::nullopt);
 
     [[nodiscard]] int64_t nbytes() const;
     [[nodiscard]] std::byte* data() const;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -73,6 +74,42 @@ TEST(CopyJob, AFailureWakesWhoeverWaitsForALayer) {
     EXPECT_EQ(job->error(), "out of luck");
     EXPECT_EQ(counters->totals().failed, 1);
     EXPECT_EQ(counters->totals().bytes, 100);
+}
+
+TEST(CopyJob, TheEndIsSeenWheneverTheCopyWasDue) {
+    using std::chrono::milliseconds;
+    for (const int due : {-1000, 0, 1, 10, 1000}) {  // ms from now on
+        for (const bool told_late : {false, true}) {
+            const auto counters = std::make_shared<TransferCounters>();
+            const auto job = job_of({0}, counters);
+            const auto tell = [&] {
+                job->expect_end(std::chrono::steady_clock::now() + milliseconds(due),
+                                milliseconds(2));
+            };
+            if (!told_late) tell();
+            EXPECT_FALSE(job->wait(0.0));
+            EXPECT_FALSE(job->wait(0.003));
+            std::thread waiter([&] { EXPECT_TRUE(job->wait(std::nullopt)); });
+            while (!job->due().awaited())
+                std::this_thread::yield();
+            if (told_late) tell();
+            std::this_thread::sleep_for(milliseconds(3));
+            job->finish(std::nullopt, 2);
+            waiter.join();
+            EXPECT_FALSE(job->due().awaited());
+        }
+    }
+}
+
+TEST(CopyJob, NobodyLooksWithoutSleepAtACopyThatIsNotDue) {
+    DueTime due;
+    const SteadyTime end = std::chrono::steady_clock::now();
+    EXPECT_FALSE(due.is_near(end));  // not told yet
+    due.set(end, std::chrono::milliseconds(1));
+    EXPECT_TRUE(due.is_near(end));
+    EXPECT_FALSE(due.is_near(end - std::chrono::milliseconds(1)));
+    EXPECT_FALSE(due.is_near(end + std::chrono::milliseconds(1)));
+    EXPECT_LT(due.from(), end);
 }
 
 }  // namespace

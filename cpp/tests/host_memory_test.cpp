@@ -51,6 +51,16 @@ TEST(HostMemory, SaysWhatCannotBeMapped) {
     EXPECT_ERROR(HostMemory(1, -1), std::invalid_argument, "threads is -1");
 }
 
+TEST(HostMemory, TakesNoMoreThanItsMakerAllows) {
+    const HostMemory memory(1 << 20, 1, true, 1 << 20);
+    EXPECT_EQ(memory.nbytes(), 1 << 20);
+    for (const bool prefault : {true, false}) {
+        EXPECT_ERROR(HostMemory((1 << 20) + 1, 1, prefault, 1 << 20), std::bad_alloc,
+                     "1048577 bytes of host memory: not enough memory; 1048576 bytes");
+    }
+    EXPECT_ERROR(HostMemory(1, 1, true, -1), std::invalid_argument, "most is -1");
+}
+
 TEST(HostMemory, GuardZonesFindStrayWrites) {
     if (!HostMemory::guarded()) return;  // release builds have none
     for (const int64_t stray : {int64_t{-1}, int64_t{5000}}) {

@@ -61,6 +61,46 @@ TEST(StagePlan, HostNeighboursAreOnePieceWhereverTheyGo) {
     EXPECT_EQ(blocks.size(), 3u);  // a part of each record
 }
 
+// 32 MiB of one layer through bays of 16 MiB.
+std::vector<int64_t> tile_mebibytes(Direction direction) {
+    constexpr int64_t kMiB = int64_t{1} << 20;
+    const PoolFormat format(4, 1, {{"latent", kMiB, {0}}});
+    const CopyGeometry geometry(HostLayout(format, "page_first", 32), 32,
+                                {{1 << 20, kMiB, 1, kMiB, kMiB}});
+    Pages pages(32);
+    for (int64_t i = 0; i < 32; ++i)
+        pages[static_cast<size_t>(i)] = i;
+    std::vector<int64_t> sizes;
+    const auto order = order_of(pages, pages, {0}, kMiB, direction);
+    for (const StageTile& tile : stage_tiles(geometry, order, 16 * kMiB, 1))
+        sizes.push_back(tile.pages);
+    return sizes;
+}
+
+TEST(StagePlan, TheTileForWhichTheLinkIsIdleIsSmall) {
+    EXPECT_EQ(tile_mebibytes(Direction::kDeviceToHost), (Pages{1, 1, 2, 4, 8, 16}));
+    EXPECT_EQ(tile_mebibytes(Direction::kHostToDevice), (Pages{16, 8, 4, 2, 1, 1}));
+}
+
+TEST(StagePlan, TilesOfLayersThatFollowEachOtherAreEquallyLong) {
+    constexpr int64_t kKiB = 1024;
+    const PoolFormat format(4, 8, {{"latent", 50 * kKiB, {0, 1, 2, 3, 4, 5, 6, 7}}});
+    std::vector<DeviceBuffer> device;
+    for (uint64_t layer = 1; layer <= 8; ++layer)
+        device.push_back({layer << 30, 50 * kKiB, 1, 50 * kKiB, 50 * kKiB});
+    const CopyGeometry geometry(HostLayout(format, "page_first", 512), 512, device);
+    Pages pages(512);
+    for (int64_t i = 0; i < 512; ++i)
+        pages[static_cast<size_t>(i)] = i;
+    const auto order = order_of(pages, pages, {0, 1, 2, 3, 4, 5, 6, 7}, 8 * 50 * kKiB);
+    std::map<int, Pages> sizes;  // by first layer
+    for (const StageTile& tile : stage_tiles(geometry, order, 16 * 1024 * kKiB, 2))
+        sizes[tile.first_layer].push_back(tile.pages);
+    EXPECT_EQ(sizes[1], (Pages{128, 128, 128, 128}));  // two layers
+    EXPECT_EQ(sizes[3], sizes[1]);
+    EXPECT_GT(sizes.rbegin()->second.size(), 2u);  // the end of the load
+}
+
 TEST(StagePlan, NoPagesNoTiles) {
     EXPECT_TRUE(stage_tiles(geometry_of("page_first"), order_of({}, {}, {0, 1}, 1), 99, 2).empty());
 }

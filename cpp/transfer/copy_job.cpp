@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "core/errors.h"
@@ -30,6 +31,14 @@ CopyJob::CopyJob(CopyOrder order, int num_layers, std::shared_ptr<TransferCounte
 void CopyJob::start() {
     std::lock_guard lock(mutex_);
     started_ = now();
+}
+
+void CopyJob::expect_end(SteadyTime end, DueTime::Duration takes) {
+    {
+        std::lock_guard lock(mutex_);
+        due_.set(end, takes);
+    }
+    if (due_.awaited()) done_changed_.notify_all();
 }
 
 void CopyJob::layers_landed(int first, int last) {
@@ -72,8 +81,30 @@ std::optional<std::string> CopyJob::error() const {
 bool CopyJob::wait(Timeout timeout) {
     if (done()) return true;
     process_.require_same("ticket");
+    const DueTime::Waiting waiting(due_);
+    const SteadyTime limit = time_limit(timeout);
     std::unique_lock lock(mutex_);
-    return wait_until_ready(done_changed_, lock, timeout, [this] { return done(); });
+    while (!done()) {
+        const SteadyTime now = std::chrono::steady_clock::now();
+        if (now >= limit) return false;
+        if (due_.is_near(now)) {
+            lock.unlock();
+            look_for_end(limit);
+            lock.lock();
+        } else {
+            wait_once(done_changed_, lock,
+                      now < due_.from() ? std::min(limit, due_.from()) : limit);
+        }
+    }
+    return true;
+}
+
+void CopyJob::look_for_end(SteadyTime limit) const {
+    while (!done()) {
+        const SteadyTime now = std::chrono::steady_clock::now();
+        if (now >= limit || !due_.is_near(now)) return;
+        std::this_thread::yield();
+    }
 }
 
 int CopyJob::position_of(int layer) const {

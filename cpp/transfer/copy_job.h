@@ -19,6 +19,7 @@
 #include "transfer/copy_digests.h"
 #include "transfer/copy_plan.h"
 #include "transfer/direction.h"
+#include "transfer/due_time.h"
 #include "transfer/stream_gate.h"
 #include "transfer/transfer_counters.h"
 
@@ -50,6 +51,9 @@ class CopyJob {
     // How device streams wait for layers. Requires: called before a ticket of the job exists.
     void set_gate(std::shared_ptr<StreamGate> gate) { gate_ = std::move(gate); }
     void start();
+    // All of it should have landed at `end`, having taken that long. At most once.
+    void expect_end(SteadyTime end, DueTime::Duration takes);
+    [[nodiscard]] const DueTime& due() const { return due_; }
     // The bytes of order().layers at positions [first, last) are in place. In any order, once each.
     void layers_landed(int first, int last);
     // The copy has ended. error: why it failed; pages that are not what was saved are an error,
@@ -74,6 +78,8 @@ class CopyJob {
   private:
     [[nodiscard]] int position_of(int layer) const;
     [[nodiscard]] bool position_done(int position) const;
+    // Without sleep, while the copy is due.
+    void look_for_end(SteadyTime limit) const;
 
     const CopyOrder order_;
     const std::shared_ptr<TransferCounters> counters_;
@@ -87,6 +93,7 @@ class CopyJob {
     std::vector<bool> landed_;              // by position
     std::atomic<int> in_order_{0};          // positions [0, in_order) have landed
     std::atomic<bool> done_{false};
+    DueTime due_;
     std::optional<std::string> error_;  // set before done
     int64_t pages_copied_ = 0;
     double started_ = 0;

@@ -7,18 +7,23 @@
 namespace hicache {
 namespace {
 
-// A copy is cut into about so many tiles, as long as they are not too small: the link is idle while
-// the first one is cut out and the last one is spread.
-constexpr int64_t kTiles = 8;
 constexpr int64_t kSmallestTile = int64_t{1} << 20;
 
-// Pages of each tile of a group: equally many, about tile_bytes, at most what a bay holds.
-int64_t pages_of_tile(int64_t pages, int64_t bytes, int64_t tile_bytes, int64_t bay_bytes) {
-    if (bytes == 0) return pages;
-    const int64_t room = std::max<int64_t>(bay_bytes / bytes, 1);
-    const int64_t tiles =
-        std::max((pages * bytes + tile_bytes / 2) / tile_bytes, (pages + room - 1) / room);
-    return tiles <= 1 ? pages : (pages + tiles - 1) / tiles;
+// Bytes that the next tile may have. The link is idle while a save's first tile is cut out and a
+// load's last one is spread: these are small, and each other one is as long as all between it and
+// that end.
+int64_t most_bytes(Direction direction, int64_t done, int64_t left, int64_t bay_bytes) {
+    const int64_t between = direction == Direction::kDeviceToHost ? done : left / 2;
+    return std::clamp(between, std::min(kSmallestTile, bay_bytes), bay_bytes);
+}
+
+// Pages of the next tile, of those that are left of its layers. Tiles that follow each other are
+// equally long where they can be: behind a long one the link waits for its bay.
+int64_t pages_of_tile(int64_t pages, int64_t page_bytes, int64_t most_bytes) {
+    if (page_bytes == 0) return pages;
+    const int64_t room = std::max<int64_t>(most_bytes / page_bytes, 1);
+    const int64_t tiles = (pages + room - 1) / room;
+    return (pages + tiles - 1) / tiles;
 }
 
 // One piece, or a longer last one.
@@ -43,14 +48,18 @@ std::vector<StageTile> stage_tiles(const CopyGeometry& geometry, const CopyOrder
     std::vector<StageTile> tiles;
     const int64_t pages = order.plan.num_pages();
     if (pages == 0) return tiles;
-    const int64_t tile_bytes = std::clamp(pages * order.page_bytes / kTiles,
-                                          std::min(kSmallestTile, bay_bytes), bay_bytes);
+    int64_t left = pages * order.page_bytes;
+    int64_t done = 0;
     for (const LayerGroup& group : layer_groups(geometry, order, group_layers, bay_bytes)) {
         const int64_t bytes = geometry.page_bytes(group.first_layer, group.last_layer);
-        const int64_t room = pages_of_tile(pages, bytes, tile_bytes, bay_bytes);
-        for (int64_t page = 0; page < pages; page += room) {
+        for (int64_t page = 0; page < pages;) {
+            const int64_t most = most_bytes(order.direction, done, left, bay_bytes);
+            const int64_t next = page + pages_of_tile(pages - page, bytes, most);
             tiles.push_back({group.first_layer, group.last_layer, group.first_position, page,
-                             std::min(room, pages - page), page + room >= pages});
+                             next - page, next == pages});
+            done += (next - page) * bytes;
+            left -= (next - page) * bytes;
+            page = next;
         }
     }
     return tiles;

@@ -278,16 +278,16 @@ CopyEstimate estimate(const CopyGeometry& geometry, const CopyOrder& order, cons
     return result;
 }
 
-WayChoice choose_way(const CopyGeometry& geometry, const CopyOrder& order, const LinkCurve& curve,
-                     const WayLimits& limits) {
-    const std::vector<WayChoice> found = choices(order, limits);
-    WayChoice best = found.front();
+PlannedWay choose_way(const CopyGeometry& geometry, const CopyOrder& order, const LinkCurve& curve,
+                      const WayLimits& limits) {
+    PlannedWay best{};
     double least = std::numeric_limits<double>::infinity();
-    for (const WayChoice choice : found) {
-        const double cost = weigh(order, choice, estimate(geometry, order, curve, limits, choice));
+    for (const WayChoice choice : choices(order, limits)) {
+        const CopyEstimate estimated = estimate(geometry, order, curve, limits, choice);
+        const double cost = weigh(order, choice, estimated);
         if (cost < least) {
             least = cost;
-            best = choice;
+            best = {choice, estimated};
         }
     }
     return best;

@@ -39,10 +39,15 @@ struct CopyEstimate {
                                     const LinkCurve& curve, const WayLimits& limits,
                                     WayChoice choice);
 
+struct PlannedWay {
+    WayChoice choice;
+    CopyEstimate estimate;
+};
+
 // Weighs the time to the end; the longest wait for a layer, if they are awaited one by one; what
 // the copy takes of the host and of the GPU; and, while the model computes, what it loses.
 // Requires: the copy has pages.
-[[nodiscard]] WayChoice choose_way(const CopyGeometry& geometry, const CopyOrder& order,
-                                   const LinkCurve& curve, const WayLimits& limits);
+[[nodiscard]] PlannedWay choose_way(const CopyGeometry& geometry, const CopyOrder& order,
+                                    const LinkCurve& curve, const WayLimits& limits);
 
 }  // namespace hicache

@@ -74,9 +74,9 @@ class HostLayout:
 class HostMemory:
     """One anonymous mapping that holds a host pool."""
 
-    def __init__(self, nbytes: int, *, threads: int = 0, prefault: bool = True) -> None:
+    def __init__(self, nbytes: int, *, threads: int = 0, prefault: bool = True, most: int | None = None) -> None:
         """
-        Maps nbytes and touches them with several threads (0: one a core). MemoryError with the numbers if the mapping fails or less memory is available.
+        Maps nbytes and touches them with several threads (0: one a core). MemoryError with the numbers if the mapping fails or is larger than most, which whoever asked the memory budget gives; without it a touched mapping must fit into available memory.
         """
 
     @property

@@ -22,12 +22,14 @@ def test_what_is_given_is_kept() -> None:
     given = {
         "host_pages": 70, "layout": "layer_first", "io_backend": "direct", "spare": 0.02,
         "eviction_policy": "slru", "write_policy": "write_through", "pin_memory": False,
-        "workers": 2, "staging_bytes": "64MiB", "verify": "sample",
+        "workers": 2, "staging_bytes": "64MiB", "verify": "sample", "local_ranks": 4,
+        "memory_limit": "1TiB",
     }  # fmt: skip
     options = read_options(given, ENGINE)
     assert options.engine == {"workers": 2, "staging_bytes": 64 << 20, "verify": "sample"}
+    assert options.memory == {"local_ranks": 4, "memory_limit": "1TiB"}
     assert {name: getattr(options, name) for name in given if hasattr(options, name)} == {
-        name: value for name, value in given.items() if name not in options.engine
+        name: value for name, value in given.items() if name not in options.engine | options.memory
     }
 
 
@@ -47,6 +49,7 @@ def test_what_is_given_is_kept() -> None:
         ({"host_pages": 1, "eviction_policy": "arc"}, "eviction_policy='arc' is unknown; known: l"),
         ({"host_pages": 1, "write_policy": "write_back"}, "write_policy='write_back' is unknown"),
         ({"host_pages": 1, "spare": 0.7}, "spare=0.7 must be between 0 and 0.5"),
+        ({"host_pages": 1, "memory_limit": "x"}, "memory_limit='x' is not a size"),
         ({"host_pages": 1, "workers": -1}, "workers=-1 must be 0 or more"),
         ({"host_pages": 1, "pin_memory": "yes"}, "pin_memory='yes' is unknown"),
     ],

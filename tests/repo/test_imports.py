@@ -14,6 +14,7 @@ ORDER = (
     ("formats",),
     ("streams", "tensors", "tokens", "engine_options"),
     ("hashing", "overlap", "ticket"),
+    ("memory_budget",),
     ("pools",),
     ("page_index",),
     ("tree",),

@@ -2,6 +2,7 @@
 
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 #include <vector>
@@ -102,11 +103,9 @@ bool CudaLane::queued_at_once(Queued& copy) const {
     if (order.plan.num_pages() * order.page_bytes > kSmallCopy || !startable(*copy.job) ||
         !host_fences(order).empty() || copy.error || shared_.closing)
         return false;
-    const auto& setup = shared_.setup;
     try {
-        copy.choice = choose(order);
-        return estimate(*setup.geometry, order, *setup.options.link_curve, limits_, *copy.choice)
-                   .queueing <= kShortQueueing;
+        copy.planned = plan(order);
+        return copy.planned->estimate.queueing <= kShortQueueing;
     } catch (const std::exception&) {
         return false;  // no memory; the other thread says so
     }
@@ -172,8 +171,15 @@ void CudaLane::queue_first(Lock& lock, std::optional<std::string> error) {
     may_finish_.notify_one();
 }
 
-WayChoice CudaLane::choose(const CopyOrder& order) const {
+PlannedWay CudaLane::plan(const CopyOrder& order) const {
     return choose_way(*shared_.setup.geometry, order, *shared_.setup.options.link_curve, limits_);
+}
+
+void CudaLane::expect_end(CopyJob& job, double seconds) {
+    const auto takes =
+        std::chrono::duration_cast<DueTime::Duration>(std::chrono::duration<double>(seconds));
+    idle_from_ = std::max(idle_from_, std::chrono::steady_clock::now()) + takes;
+    job.expect_end(idle_from_, takes);
 }
 
 CopyWay& CudaLane::take(Way way) {
@@ -201,7 +207,9 @@ CudaLane::Queued CudaLane::queue(const Queued& waiting, std::optional<std::strin
     if (queued.error || order.plan.num_pages() == 0) return queued;
     try {
         order_after_fences(order, stream_);
-        queue_bytes(queued, waiting.choice ? *waiting.choice : choose(order));
+        const auto [choice, estimate] = waiting.planned ? *waiting.planned : plan(order);
+        expect_end(*queued.job, estimate.total);
+        queue_bytes(queued, choice);
     } catch (const std::exception& failure) {
         queued.error = failure.what();
         mark_end(queued);
@@ -243,11 +251,11 @@ void CudaLane::wait_landed(Queued& copy) {
     const CopyOrder& order = copy.job->order();
     try {
         if (copy.error) {  // not the whole stream: later copies may wait for whoever waits for us
-            if (copy.last) copy.last->wait("A copy on the GPU");
+            if (copy.last) copy.last->wait("A copy on the GPU", &copy.job->due());
         } else if (order.plan.num_pages() > 0) {
             const auto layers = static_cast<int>(order.layers.size());
             for (int position = 0; position < layers;) {
-                const int next = copy.gate->wait_landed(position);
+                const int next = copy.gate->wait_landed(position, copy.job->due());
                 if (!order.fails) copy.job->layers_landed(position, next);
                 position = next;
             }

@@ -83,7 +83,7 @@ class CudaLane {
         std::shared_ptr<DigestRun> digests{};  // nullptr: none are taken
         std::shared_ptr<PooledEvent> last;     // behind what was queued of a copy that failed
         std::optional<std::string> error;
-        std::optional<WayChoice> choice;  // none yet: queue() chooses
+        std::optional<PlannedWay> planned;  // none yet: queue() plans
     };
     using Lock = std::unique_lock<std::mutex>;
 
@@ -97,11 +97,12 @@ class CudaLane {
     [[nodiscard]] bool queued_at_once(Queued& copy) const;
     // Queues the first of waiting_ without the lock. Requires: nobody else is queueing.
     void queue_first(Lock& lock, std::optional<std::string> error);
-    [[nodiscard]] WayChoice choose(const CopyOrder& order) const;
+    [[nodiscard]] PlannedWay plan(const CopyOrder& order) const;
     [[nodiscard]] Queued queue(const Queued& waiting, std::optional<std::string> error);
     // Queues the bytes of the copy, and the kernels that take its digests.
     void queue_bytes(Queued& copy, const WayChoice& choice);
     void mark_end(Queued& copy) noexcept;
+    void expect_end(CopyJob& job, double seconds);
     [[nodiscard]] CopyWay& take(Way way);
     void finish_copies();
     void wait_landed(Queued& copy);
@@ -114,6 +115,7 @@ class CudaLane {
     const std::unique_ptr<DigestQueue> digests_;
     cudaStream_t stream_ = nullptr;
     CopyWay* way_ = nullptr;  // of the copy queued last
+    SteadyTime idle_from_{};  // when that one should have landed
 
     std::deque<Queued> waiting_;  // submitted, oldest first
     bool queueing_ = false;       // the first of them is on its way to queued_

@@ -25,7 +25,7 @@ PooledEvent& PooledEvent::operator=(PooledEvent&& other) noexcept {
     return *this;
 }
 
-void PooledEvent::wait(const char* what) const {
+void PooledEvent::wait(const char* what, const DueTime* due) const {
     using Clock = std::chrono::steady_clock;
     using std::chrono::microseconds;
     const auto started = Clock::now();
@@ -33,9 +33,13 @@ void PooledEvent::wait(const char* what) const {
         const cudaError_t status = cudaEventQuery(event_);
         if (status != cudaErrorNotReady) return require(status, what);
         static_cast<void>(cudaGetLastError());
-        const Clock::duration waited = Clock::now() - started;
-        std::this_thread::sleep_for(
-            std::clamp<Clock::duration>(waited / 32, microseconds(4), microseconds(50)));
+        const SteadyTime now = Clock::now();
+        if (due != nullptr && due->awaited() && due->is_near(now)) {
+            std::this_thread::yield();
+        } else {
+            std::this_thread::sleep_for(std::clamp<Clock::duration>(
+                (now - started) / 32, microseconds(4), microseconds(50)));
+        }
     }
 }
 

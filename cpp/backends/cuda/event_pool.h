@@ -12,6 +12,7 @@
 
 #include "core/fence.h"
 #include "core/process.h"
+#include "transfer/due_time.h"
 
 namespace hicache::cuda {
 
@@ -28,9 +29,10 @@ class PooledEvent {
 
     [[nodiscard]] cudaEvent_t get() const { return event_; }
     // Waits on the host by looking now and then; no event of ours interrupts the host, since a
-    // stream stands still meanwhile. Requires: the device is current; it was recorded.
+    // stream stands still meanwhile. due: without sleep, while it is near and somebody waits for
+    // that copy. Requires: the device is current; it was recorded.
     // Throws: std::runtime_error that begins with `what` if the work before it failed.
-    void wait(const char* what) const;
+    void wait(const char* what, const DueTime* due = nullptr) const;
     [[nodiscard]] explicit operator bool() const { return event_ != nullptr; }
 
   private:

@@ -96,7 +96,7 @@ void LayerGate::layers_queued(int first, int last, cudaStream_t stream) {
     if (on_queued_) on_queued_(first, last, stream);
 }
 
-int LayerGate::wait_landed(int position) const {
+int LayerGate::wait_landed(int position, const DueTime& due) const {
     std::shared_ptr<PooledEvent> event;
     int next = position + 1;
     {
@@ -105,7 +105,7 @@ int LayerGate::wait_landed(int position) const {
         while (next < static_cast<int>(events_.size()) && events_[next] == event)
             ++next;
     }
-    event->wait("A copy on the GPU");
+    event->wait("A copy on the GPU", &due);
     return next;
 }
 

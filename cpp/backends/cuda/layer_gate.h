@@ -24,6 +24,7 @@
 #include "backends/cuda/event_pool.h"
 #include "backends/cuda/flag_slots.h"
 #include "backends/cuda/flag_waiters.h"
+#include "transfer/due_time.h"
 #include "transfer/stream_gate.h"
 
 namespace hicache::cuda {
@@ -48,8 +49,9 @@ class LayerGate : public StreamGate {
     using OnQueued = std::function<void(int first, int last, cudaStream_t stream)>;
     void on_queued(OnQueued call) { on_queued_ = std::move(call); }
     // Waits on the host until a layer has landed, and returns the first position that did not land
-    // with it. Requires: it was queued. Throws: std::runtime_error if the work before it failed.
-    int wait_landed(int position) const;
+    // with it. due: the copy's end. Requires: it was queued.
+    // Throws: std::runtime_error if the work before it failed.
+    int wait_landed(int position, const DueTime& due) const;
     // The copy has ended: releases whoever still waits.
     void open();
 

@@ -130,6 +130,22 @@ TEST_P(CudaDigestOrder, LayersInAnyOrderAndSomeOnly) {
     }
 }
 
+TEST_P(CudaDigestOrder, ASaveOfAnEngineThatDoesNotVerifyForgets) {
+    TransferPools pools(verified(GetParam()));
+    CopyOptions off;
+    off.way = GetParam();
+    off.digests = pools.digests();
+    const auto plain = pools.another_engine(off);
+    ASSERT_TRUE(pools.submit(kSave, {3, 5}, {1, 2}).wait(60.0));
+    ASSERT_TRUE(plain->submit(kSave, Pages{3}, Pages{4}, std::nullopt, {}).wait(60.0));
+    EXPECT_EQ(pools.digests()->get(3, 0), 0U);
+    EXPECT_NE(pools.digests()->get(5, 0), 0U);
+    const Ticket load = pools.submit(kLoad, {3, 5}, {6, 7});
+    ASSERT_TRUE(load.wait(60.0));
+    EXPECT_FALSE(load.error());
+    EXPECT_EQ(pools.engine().totals(kLoad).verified, 1);
+}
+
 TEST_P(CudaDigestOrder, ASampleFindsItInTheEnd) {
     TransferPools pools(verified(GetParam(), Verify::kSample));
     ASSERT_TRUE(pools.submit(kSave, first_pages(kPages), scattered_pages(kPages)).wait(60.0));

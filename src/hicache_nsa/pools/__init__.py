@@ -2,17 +2,24 @@
 
 from hicache_nsa.pools.device_pool import DevicePool, check_device
 from hicache_nsa.pools.host_pool import LAYOUTS, HostPool
-from hicache_nsa.pools.memory_options import HostMemoryOptions, split_memory_options
+from hicache_nsa.pools.memory_options import (
+    MEMORY_OPTIONS,
+    HostMemoryOptions,
+    check_memory_options,
+    split_memory_options,
+)
 from hicache_nsa.pools.pool import MAX_PAGES, Pool, native_format
 
 __all__ = [
     "LAYOUTS",
     "MAX_PAGES",
+    "MEMORY_OPTIONS",
     "DevicePool",
     "HostMemoryOptions",
     "HostPool",
     "Pool",
     "check_device",
+    "check_memory_options",
     "native_format",
     "split_memory_options",
 ]

@@ -11,6 +11,8 @@ from hicache_nsa import _core
 from hicache_nsa.errors import HiCacheError, native_check
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import one_of
+from hicache_nsa.memory_budget import Claim
+from hicache_nsa.pools.host_room import claim_host_room
 from hicache_nsa.pools.memory_options import HostMemoryOptions
 from hicache_nsa.pools.pool import MAX_PAGES, Pool, native_format, page_count
 from hicache_nsa.sizes import format_size, parse_size
@@ -22,7 +24,8 @@ class HostPool(Pool):
     """Host pages in one mapping that this object owns and prefaults.
 
     Exactly one of pages and size: ``size`` (bytes or "50GiB") counts everything, every layer and
-    buffer, and is never rounded up. A view taken from ``memory`` keeps the mapping alive.
+    buffer, and is never rounded up. The memory budget is asked before anything is mapped. A view
+    taken from ``memory`` keeps the mapping alive.
     layout: ``layer_first``, ``page_first`` or ``page_first_direct``.
     memory_options: those of ``HostMemoryOptions``.
     digests: of what was saved into the pages; kept by transfer engines that ``verify``.
@@ -45,6 +48,7 @@ class HostPool(Pool):
         self._options = HostMemoryOptions(**memory_options)
         self.digests = _core.PageDigests(self.num_pages, format.num_layers)
         self._memory: _core.HostMemory | None = None
+        self._claim: Claim | None = None
         self._closed = False
 
     @property
@@ -54,17 +58,28 @@ class HostPool(Pool):
 
     @property
     def memory(self) -> _core.HostMemory:
-        """The mapping, made at the first use; ``HiCacheError`` if the system refuses it."""
+        """The mapping, made at the first use.
+
+        Raises:
+            HiCacheError: more than the memory budget allows (docs/memory.md), before anything is
+                mapped; or the system refuses it all the same.
+        """
         if self._closed:
             raise HiCacheError("the host pool is closed")
         if self._memory is None:
+            claim = claim_host_room(self.num_pages, self.format.page_bytes, self._options)
             try:
-                self._memory = _core.HostMemory(self.nbytes, prefault=self._options.prefault)
+                self._memory = _core.HostMemory(
+                    self.nbytes, prefault=self._options.prefault, most=claim.nbytes
+                )
             except MemoryError as error:
+                claim.close()
                 raise HiCacheError(
                     f"no memory for a host pool of {self.num_pages} pages "
                     f"({format_size(self.nbytes)}): {error}; ask for fewer"
                 ) from error
+            claim.settle()
+            self._claim = claim
         return self._memory
 
     def view(self) -> npt.NDArray[np.uint8]:
@@ -86,6 +101,8 @@ class HostPool(Pool):
         """Let go of the mapping; views that are still held keep it alive. Idempotent."""
         self._closed = True
         self._memory = None
+        if self._claim is not None:
+            self._claim.close()
 
     def check(self) -> None:
         """Also the guard zones around the mapping, where the build has them."""

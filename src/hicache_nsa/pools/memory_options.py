@@ -5,22 +5,63 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from hicache_nsa.formats.checks import count_of
+from hicache_nsa.memory_budget import MOST_RANKS
+from hicache_nsa.sizes import parse_size
+
 
 @dataclass(frozen=True)
 class HostMemoryOptions:
     """Keywords that ``HostPool`` and ``HiCache`` take.
 
     prefault: have the kernel back all of the memory at once; False: where it is written.
+    memory_limit: bytes, or "64GiB", that the pools of this host's ranks may take together, instead
+        of what the system says (docs/memory.md).
+    memory_reserve: bytes, or "2GiB", to leave free. None: a twentieth of each limit, 1 to 16 GiB,
+        at most an eighth; of a ``memory_limit`` nothing.
+    local_ranks: processes of this host that divide its memory. None: ``LOCAL_WORLD_SIZE``, or 1.
 
     Raises:
         TypeError, ValueError: a value that doesn't fit.
     """
 
     prefault: bool = True
+    memory_limit: int | str | None = None
+    memory_reserve: int | str | None = None
+    local_ranks: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.prefault, bool):
             raise TypeError(f"prefault must be True or False, got {type(self.prefault).__name__}")
+        if self.memory_limit is not None and self.limit_bytes == 0:
+            raise ValueError(
+                f"memory_limit={self.memory_limit!r} leaves no memory; give bytes or a size such "
+                f'as "64GiB", or None for what the system says'
+            )
+        if self.memory_reserve is not None:
+            parse_size(self.memory_reserve, "memory_reserve")
+        if self.local_ranks is not None:
+            count_of(self.local_ranks, "local_ranks", least=1, most=MOST_RANKS)
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """``memory_limit`` in bytes."""
+        return _bytes(self.memory_limit, "memory_limit")
+
+    @property
+    def reserve_bytes(self) -> int | None:
+        """``memory_reserve`` in bytes."""
+        return _bytes(self.memory_reserve, "memory_reserve")
+
+
+def _bytes(size: int | str | None, name: str) -> int | None:
+    return None if size is None else parse_size(size, name)
+
+
+def check_memory_options(options: dict[str, Any]) -> dict[str, Any]:
+    """``options`` as they are; see ``HostMemoryOptions`` for the errors."""
+    HostMemoryOptions(**options)
+    return options
 
 
 MEMORY_OPTIONS = tuple(field.name for field in fields(HostMemoryOptions))

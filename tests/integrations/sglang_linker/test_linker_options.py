@@ -37,9 +37,17 @@ def test_defaults_and_sizes() -> None:
         "pin_chunk_bytes": 1 << 30,
         "verify": "all",
     }
+    memory = {
+        "prefault": False,
+        "memory_limit": "64GiB",
+        "memory_reserve": 0,
+        "local_ranks": 8,
+    }
+    every |= memory
     assert set(every) | {"host_size"} == set(NAMES)
     options = linker_options(every)
     assert (options.host_pages, options.layout, options.lease_seconds) == (10, "layer_first", 2.0)
+    assert options.memory == memory
     assert options.engine == {
         "workers": 3,
         "kernel_blocks": 8,
@@ -58,6 +66,7 @@ def test_defaults_and_sizes() -> None:
         ({"host_size": "1GB", "spare": 0.1}, ValueError, "'spare' is no option of HiCacheLinker"),
         ({"host_size": "1GB", "acks": "poll"}, ValueError, "SGLang takes in finished copies"),
         ({"host_size": "50 pounds"}, ValueError, "is not a size"),
+        ({"host_pages": 1, "local_ranks": 0}, ValueError, "local_ranks=0 must be 1 or more"),
         ({"host_pages": 0}, ValueError, "host_pages=0 must be 1 or more"),
         ({"host_size": "1GB", "layout": "hnd"}, ValueError, "layout='hnd' is unknown; known"),
         ({"host_size": "1GB", "io_backend": "rdma"}, ValueError, "io_backend='rdma' is unknown"),

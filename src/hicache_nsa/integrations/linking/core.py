@@ -56,7 +56,13 @@ class LinkerCore:
         self.options = options
         self.keep_on_flush = keep_on_flush
         self.page_size = buffers.format.page_size
-        host = HostPool(buffers.format, options.host_pages, options.host_size, options.layout)
+        host = HostPool(
+            buffers.format,
+            options.host_pages,
+            options.host_size,
+            options.layout,
+            **options.memory,
+        )
         device = DevicePool(
             buffers.format, buffers.tensors, buffers.pages, buffers.device, reserved=(0,)
         )

@@ -9,7 +9,7 @@ from typing import Any
 from hicache_nsa.engine_options import PLAIN_OPTIONS, check_engine_options
 from hicache_nsa.formats.checks import count_of, one_of
 from hicache_nsa.page_index import POLICIES
-from hicache_nsa.pools import LAYOUTS
+from hicache_nsa.pools import LAYOUTS, MEMORY_OPTIONS, check_memory_options
 from hicache_nsa.sizes import parse_size
 from hicache_nsa.transfer import IO_BACKENDS, pinning
 
@@ -26,6 +26,7 @@ NAMES = (
     "pin_memory",
     "keep_on_flush",
     "lease_seconds",
+    *MEMORY_OPTIONS,
     *PLAIN_OPTIONS,
 )
 # Options of HiCache that have no meaning here, and why.
@@ -50,7 +51,7 @@ class LinkerOptions:
     eviction_policy: of ``PageIndex``. load_back_threshold: tokens; shorter host hits are computed.
     keep_on_flush: whether ``reset()`` keeps host pages; ``auto``: while the hooks are installed.
     lease_seconds: how long a ``lookup`` keeps its pages from eviction at most.
-    engine: further options of ``TransferEngine``.
+    memory: those of ``HostMemoryOptions``. engine: further options of ``TransferEngine``.
     """
 
     host_size: int | None
@@ -62,6 +63,7 @@ class LinkerOptions:
     pin_memory: bool | str = "auto"
     keep_on_flush: bool | str = "auto"
     lease_seconds: float = 10.0
+    memory: dict[str, Any] = field(default_factory=dict)
     engine: dict[str, Any] = field(default_factory=dict)
 
 
@@ -82,6 +84,7 @@ def linker_options(extra_config: Mapping[str, Any] | None) -> LinkerOptions:
             f'{{"host_size": "50GB"}}; got host_size={size!r}, host_pages={pages!r}'
         )
     engine = {name: given.pop(name) for name in PLAIN_OPTIONS if name in given}
+    memory = {name: given.pop(name) for name in MEMORY_OPTIONS if name in given}
     return LinkerOptions(
         host_size=None if size is None else parse_size(size, "host_size"),
         host_pages=None if pages is None else count_of(pages, "host_pages", least=1),
@@ -92,6 +95,7 @@ def linker_options(extra_config: Mapping[str, Any] | None) -> LinkerOptions:
         pin_memory=_pin_memory(given.pop("pin_memory", "auto")),
         keep_on_flush=_keep_on_flush(given.pop("keep_on_flush", "auto")),
         lease_seconds=_seconds(given.pop("lease_seconds", 10.0)),
+        memory=check_memory_options(memory),
         engine=check_engine_options(engine, "linker_extra_config"),
     )
 

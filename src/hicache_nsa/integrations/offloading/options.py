@@ -10,7 +10,7 @@ from hicache_nsa.cache.options import share_of_pages
 from hicache_nsa.engine_options import PLAIN_OPTIONS, check_engine_options
 from hicache_nsa.formats.checks import one_of, positive_int
 from hicache_nsa.page_index import POLICIES
-from hicache_nsa.pools import LAYOUTS, MAX_PAGES
+from hicache_nsa.pools import LAYOUTS, MAX_PAGES, MEMORY_OPTIONS, check_memory_options
 from hicache_nsa.sizes import format_size, parse_size
 from hicache_nsa.transfer import IO_BACKENDS, pinning
 
@@ -19,7 +19,8 @@ WRITE_POLICIES = ("write_through",)
 
 @dataclass(frozen=True)
 class OffloadingOptions:
-    """Checked options. ``engine`` is what else a ``TransferEngine`` takes (workers, sizes ...).
+    """Checked options. ``engine`` is what else a ``TransferEngine`` takes (workers, sizes ...),
+    ``memory`` what else a ``HostPool`` takes (``HostMemoryOptions``).
 
     host_size: bytes of one worker's host pool, all layers and buffers; or host_pages, device pages.
     spare: share of the chunks that a store which has to evict leaves free beyond its own.
@@ -33,6 +34,7 @@ class OffloadingOptions:
     write_policy: str = "write_through"
     spare: float = 0.0
     pin_memory: bool | str = "auto"
+    memory: dict[str, Any] = field(default_factory=dict)
     engine: dict[str, Any] = field(default_factory=dict)
 
     def chunks(self, page_bytes: int, pages_per_chunk: int) -> int:
@@ -59,7 +61,9 @@ class OffloadingOptions:
         return chunks
 
 
-_NAMES = (*(f.name for f in fields(OffloadingOptions) if f.name != "engine"), *PLAIN_OPTIONS)
+_GROUPS = ("memory", "engine")
+_OWN_NAMES = tuple(f.name for f in fields(OffloadingOptions) if f.name not in _GROUPS)
+_NAMES = (*_OWN_NAMES, *MEMORY_OPTIONS, *PLAIN_OPTIONS)
 
 
 def read_options(given: Mapping[str, Any], engine_keys: Iterable[str]) -> OffloadingOptions:
@@ -77,6 +81,7 @@ def read_options(given: Mapping[str, Any], engine_keys: Iterable[str]) -> Offloa
         )
     ours = {name: given[name] for name in _NAMES if name in given}
     engine = {name: ours.pop(name) for name in PLAIN_OPTIONS if name in ours}
+    memory = {name: ours.pop(name) for name in MEMORY_OPTIONS if name in ours}
     options = OffloadingOptions(**ours)
     if (options.host_size is None) == (options.host_pages is None):
         raise ValueError(
@@ -93,4 +98,8 @@ def read_options(given: Mapping[str, Any], engine_keys: Iterable[str]) -> Offloa
     else:
         ours["host_pages"] = positive_int(options.host_pages, "host_pages", MAX_PAGES)
     ours["spare"] = share_of_pages(options.spare, "spare")
-    return OffloadingOptions(**ours, engine=check_engine_options(engine, "the host tier"))
+    return OffloadingOptions(
+        **ours,
+        memory=check_memory_options(memory),
+        engine=check_engine_options(engine, "the host tier"),
+    )

@@ -54,6 +54,7 @@ class HiCacheOffloadingWorker(OffloadingWorker):
             record.format,
             pages=geometry.chunks * geometry.pages_per_chunk,
             layout=options.layout,
+            **options.memory,
         )
         self.engine = TransferEngine(
             self.device_pool,

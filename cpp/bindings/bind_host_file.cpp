@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "bindings/bindings.h"
+#include "core/digest_table.h"
 #include "core/errors.h"
 #include "core/host_file.h"
 #include "core/huge_pages.h"
@@ -59,6 +60,12 @@ nb::object restore(HostFile& file) {
                           damaged);
 }
 
+// With room for the digest of each page and layer.
+FileShape shape_of(const HostLayout& layout, const std::string& fingerprint, int64_t block) {
+    const int64_t words = DigestTable::num_words(1, layout.format().num_layers());
+    return {layout, fingerprint, block, words * static_cast<int64_t>(sizeof(uint64_t))};
+}
+
 }  // namespace
 
 void bind_host_file(nb::module_& m) {
@@ -68,14 +75,14 @@ void bind_host_file(nb::module_& m) {
     m.def(
         "host_file_bytes",
         [](const HostLayout& layout, int64_t block) {
-            return FileShape(layout, "", block).file_bytes;
+            return shape_of(layout, "", block).file_bytes;
         },
         "layout"_a, "block"_a, "Bytes of a host file with that pool on such a file system.");
 
     m.def(
         "host_file_missing",
         [](const std::string& path, const HostLayout& layout, const std::string& fingerprint,
-           int64_t block) { return missing_bytes(path, FileShape(layout, fingerprint, block)); },
+           int64_t block) { return missing_bytes(path, shape_of(layout, fingerprint, block)); },
         "path"_a, "layout"_a, "fingerprint"_a, "block"_a,
         "Bytes that such a file at that path still takes: none if there is one that can be used.");
 
@@ -87,7 +94,7 @@ void bind_host_file(nb::module_& m) {
                const std::string& fingerprint, int64_t block, bool touched, double wait_seconds) {
                 nb::gil_scoped_release unlocked;
                 new (self)
-                    HostFile(path, FileShape(layout, fingerprint, block), touched, wait_seconds);
+                    HostFile(path, shape_of(layout, fingerprint, block), touched, wait_seconds);
             },
             "path"_a, "layout"_a, "fingerprint"_a, "block"_a, "touched"_a = false,
             "wait_seconds"_a = 30.0,
@@ -113,6 +120,13 @@ void bind_host_file(nb::module_& m) {
             nb::kw_only(), "threads"_a = 0, "prefault"_a = true, "huge_pages"_a = "transparent",
             "node"_a = -1, "first_bytes"_a = kPrepareAll, "step_bytes"_a = kPreparedAtOnce,
             "held"_a = false, "The pool's bytes, as HostMemory() makes its; what is in them stays.")
+        .def(
+            "digests",
+            [](const HostFile& self) {
+                nb::gil_scoped_release unlocked;
+                return new MemoryHandle(self.digests());
+            },
+            "Memory for the digests of all pages and layers (PageDigests); zeros in a new file.")
         .def("note_backed", &HostFile::note_backed,
              "All of the pool's bytes have been touched. After close(): nothing.")
         .def("restore", &restore,

@@ -1,19 +1,25 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "core/digest_table.h"
+#include "core/errors.h"
 #include "core/host_memory.h"
 #include "core/huge_pages.h"
+#include "core/page_digest.h"
 
 namespace hicache::bindings {
 namespace {
@@ -85,6 +91,66 @@ void bind_preparation(nb::class_<MemoryHandle>& memory) {
 
 }  // namespace
 
+namespace {
+
+// A table in bytes of that memory, from `offset` on; it keeps the memory alive.
+std::shared_ptr<DigestTable> table_in(const MemoryHandle& memory, int64_t offset, int64_t pages,
+                                      int layers) {
+    const HostMemory& host = memory.memory();
+    const int64_t bytes = DigestTable::num_words(pages, layers) * 8;
+    if (offset < 0 || offset > host.nbytes() || bytes > host.nbytes() - offset) {
+        bad_argument("Digests of ", pages, " pages take ", bytes, " bytes; from offset ", offset,
+                     " on the memory has ", host.nbytes() - offset, ".");
+    }
+    auto* words = reinterpret_cast<uint64_t*>(host.data() + offset);
+    return std::make_shared<DigestTable>(std::span(words, static_cast<size_t>(bytes / 8)), pages,
+                                         layers, std::make_shared<HostMemory>(host));
+}
+
+void bind_digests(nb::module_& m) {
+    nb::class_<DigestTable>(m, "PageDigests", "Digests of what was saved into a host pool.")
+        .def(
+            nb::new_(
+                [](int64_t num_pages, int num_layers, const MemoryHandle* memory, int64_t offset) {
+                    return memory == nullptr ? std::make_shared<DigestTable>(num_pages, num_layers)
+                                             : table_in(*memory, offset, num_pages, num_layers);
+                }),
+            "num_pages"_a, "num_layers"_a, nb::kw_only(), "memory"_a = nb::none(), "offset"_a = 0,
+            "8 bytes a page and layer, [page][layer], 0 for what is not known: in memory of its "
+            "own, made at the first use, or in `memory` from byte `offset` on, which keeps what is "
+            "there already.")
+        .def_static(
+            "nbytes",
+            [](int64_t pages, int layers) { return DigestTable::num_words(pages, layers) * 8; },
+            "num_pages"_a, "num_layers"_a, "Bytes of such a table.")
+        .def_prop_ro("in_use", &DigestTable::in_use,
+                     "Whether an engine verifies, or the table lies in given memory.")
+        .def(
+            "get",
+            [](const DigestTable& self, int64_t page, int layer) {
+                self.check_place(page, layer);
+                return self.get(page, layer);
+            },
+            "page"_a, "layer"_a, "The digest of one page of one layer; 0: not known.")
+        .def(
+            "forget",
+            [](DigestTable& self, int64_t page) {
+                self.check_place(page, 0);
+                for (int layer = 0; layer < self.layers(); ++layer)
+                    self.forget(page, layer);
+            },
+            "page"_a, "Whatever lies in that page is not checked any more.");
+    m.def(
+        "page_digest",
+        [](const nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>& bytes) {
+            return page_digest(std::as_bytes(std::span(bytes.data(), bytes.size())));
+        },
+        "bytes"_a, nb::sig("def page_digest(bytes: numpy.typing.NDArray[numpy.uint8]) -> int"),
+        "The 64-bit digest of a uint8 array, as taken of a page's bytes of one layer. Never 0.");
+}
+
+}  // namespace
+
 void bind_memory(nb::module_& m) {
     nb::class_<MemoryHandle> memory(m, "HostMemory", "The memory of a host pool.");
     memory
@@ -142,6 +208,7 @@ void bind_memory(nb::module_& m) {
             "check", [](const MemoryHandle& self) { self.memory().check(); },
             "RuntimeError naming the offset if a guard zone was overwritten.");
     bind_preparation(memory);
+    bind_digests(m);
 }
 
 }  // namespace hicache::bindings

@@ -37,6 +37,8 @@ nb::dict counters_of(const EngineHandle& self) {
         each["failed"] = totals.failed;
         each["pages"] = totals.pages;
         each["bytes"] = totals.bytes;
+        each["verified"] = totals.verified;
+        each["corrupt"] = totals.corrupt;
         each["runs"] = totals.runs;
         for (const Way way : kAllWays)
             each[nb::str(name(way).data())] = totals.by_way[static_cast<size_t>(way)];
@@ -91,6 +93,10 @@ void bind_ticket(nb::module_& m) {
         .def_prop_ro("nbytes", &Ticket::nbytes, "Bytes asked for.")
         .def_prop_ro("pages_copied", &Ticket::pages_copied,
                      "The first so many pairs were copied whole; 0 until done.")
+        .def_prop_ro(
+            "corrupt", [](const Ticket& self) { return int64_result(self.corrupt()); },
+            nb::rv_policy::copy, nb::sig("def corrupt(self) -> numpy.typing.NDArray[numpy.int64]"),
+            "Indices of the pages that are not what was saved, ascending; empty until done.")
         .def_prop_ro("seconds", &Ticket::seconds, "Time spent copying; 0 until done.");
 }
 
@@ -103,11 +109,14 @@ void bind_engine(nb::module_& m) {
                const MemoryHandle& host, const HostLayout& layout, int workers,
                std::string_view io_backend, int kernel_blocks, std::string_view pinning,
                int64_t pin_chunk_bytes, int64_t staging_bytes,
-               const std::optional<LinkCurve>& link_curve) {
+               const std::optional<LinkCurve>& link_curve, std::string_view verify,
+               std::shared_ptr<DigestTable> digests) {
                 CopyOptions options{workers,         parse_way(io_backend),
                                     kernel_blocks,   parse_pinning(pinning),
                                     pin_chunk_bytes, staging_bytes};
                 if (link_curve) options.link_curve = std::make_shared<const LinkCurve>(*link_curve);
+                options.verify = parse_verify(verify);
+                options.digests = std::move(digests);
                 nb::gil_scoped_release unlocked;  // pinning takes a while
                 new (self) EngineHandle{std::make_unique<TransferEngine>(
                     format, device, device_pages, device_buffers, host.memory(), layout, options)};
@@ -115,11 +124,12 @@ void bind_engine(nb::module_& m) {
             "format"_a, "device"_a, "device_pages"_a, "device_buffers"_a, "host"_a, "layout"_a,
             "workers"_a = 0, "io_backend"_a = "auto", "kernel_blocks"_a = 0, "pinning"_a = "auto",
             "pin_chunk_bytes"_a = 0, "staging_bytes"_a = 0, "link_curve"_a = nb::none(),
+            "verify"_a = "off", "digests"_a = nb::none(),
             "device_buffers: for each buffer of the format, for each of its layers; whoever owns "
             "that memory keeps it alive until close(). 0 = chosen: workers (host threads a "
             "direction, "
             "cpu), kernel_blocks, pin_chunk_bytes and staging_bytes a direction (cuda). pinning: "
-            "auto, always or never.")
+            "auto, always or never. verify: off, sample or all; digests: of the host pool.")
         .def("submit", &submit, "direction"_a, "host_pages"_a.noconvert(),
              "device_pages"_a.noconvert(), "layers"_a = nb::none(),
              "after"_a = std::vector<FencePtr>(), "layerwise"_a = nb::none(),
@@ -167,8 +177,8 @@ void bind_engine(nb::module_& m) {
             },
             "direction"_a, "Copies submitted and not ended.")
         .def("counters", &counters_of, nb::sig("def counters(self) -> dict[str, dict[str, int]]"),
-             "Totals by direction: submitted, copies, failed, pages, bytes, runs, and copies by "
-             "way of a "
+             "Totals by direction: submitted, copies, failed, pages, bytes, verified, corrupt, "
+             "runs, and copies by way of a "
              "GPU (direct, kernel, staged). They never fall.")
         .def(
             "check", [](const EngineHandle& self) { self.engine->check(); },

@@ -268,6 +268,13 @@ HostMemory HostFile::memory(const PreparationOptions& preparation,
             preparation};
 }
 
+HostMemory HostFile::digests() const {
+    return {std::make_shared<const FileBytes>(mapping_, shape_.digests_offset,
+                                              shape_.num_pages * shape_.digest_bytes, shape_.block,
+                                              MappingOptions{HugePages::kOff}),
+            {.prefault = false}};
+}
+
 void HostFile::note_backed() {
     if (!mapping_ || process_.forked()) return;
     std::atomic_ref(mapping_->header().backed).store(1, std::memory_order_release);

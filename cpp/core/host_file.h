@@ -49,6 +49,9 @@ class HostFile {
     // until the last of these handles goes.
     [[nodiscard]] HostMemory memory(const PreparationOptions& preparation,
                                     const MappingOptions& mapping) const;
+    // The room for digests, reserved with the page table: used where it is written.
+    // Requires: the shape has digests.
+    [[nodiscard]] HostMemory digests() const;
     // All of the pool's bytes have been touched: a hole in them is damage from now on. After
     // close(): nothing.
     void note_backed();

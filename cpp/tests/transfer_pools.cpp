@@ -41,6 +41,8 @@ TransferPools::TransferPools(const PoolShape& shape)
     fill_device(1);
     fill_host(2);
     CopyOptions options = shape.options;
+    digests_ = std::make_shared<DigestTable>(shape.host_pages, shape.layers);
+    options.digests = digests_;
     options.workers = shape.workers;
     engine_ = another_engine(options);
 }
@@ -98,6 +100,15 @@ Ticket TransferPools::submit(Direction direction, const Pages& host, const Pages
                              const std::optional<std::vector<int>>& layers,
                              std::vector<FencePtr> after) {
     return engine_->submit(direction, host, device, layers, std::move(after));
+}
+
+void TransferPools::flip_host_bit(int64_t page, int layer, int64_t byte) {
+    for (int b = 0; b < format_.num_buffers(); ++b) {
+        const int64_t start = format_.start_in_layer(b, layer);
+        const int64_t bytes = format_.buffers()[b].page_bytes;
+        if (start >= 0 && start <= byte && byte < start + bytes)
+            host_.data()[layout_.offset(b, layer, page) + byte - start] ^= std::byte{16};
+    }
 }
 
 void TransferPools::fill_device(uint64_t seed) {

@@ -52,6 +52,7 @@ class TransferPools {
     explicit TransferPools(const PoolShape& shape);
 
     TransferEngine& engine() { return *engine_; }
+    [[nodiscard]] const TransferEngine& engine() const { return *engine_; }
     [[nodiscard]] const PoolFormat& format() const { return format_; }
     [[nodiscard]] const HostMemory& host_memory() const { return host_; }
     void drop_engine() { engine_.reset(); }
@@ -60,6 +61,11 @@ class TransferPools {
     Ticket submit(Direction direction, const Pages& host, const Pages& device,
                   const std::optional<std::vector<int>>& layers = std::nullopt,
                   std::vector<FencePtr> after = {});
+
+    // The host pool's digests, which the engine keeps if its options say so.
+    [[nodiscard]] const std::shared_ptr<DigestTable>& digests() const { return digests_; }
+    // byte: of the entry that the layer's buffers of the page form.
+    void flip_host_bit(int64_t page, int layer, int64_t byte);
 
     // Fills every byte, padding included, from a seed.
     void fill_device(uint64_t seed);
@@ -102,6 +108,7 @@ class TransferPools {
     std::vector<std::byte> device_;  // with guard bytes in front and behind
     std::vector<DeviceBuffer> buffers_;
     std::vector<std::vector<int>> buffer_of_;  // [buffer][layer] -> index in buffers_, or -1
+    std::shared_ptr<DigestTable> digests_;
     std::unique_ptr<TransferEngine> engine_;
 };
 

@@ -54,6 +54,14 @@ void CopyJob::layers_landed(int first, int last) {
 }
 
 void CopyJob::finish(std::optional<std::string> error, int64_t pages_copied) {
+    if (order_.digests) {
+        const DigestVerdict& verdict = order_.digests->verdict();
+        if (!verdict.corrupt.empty()) {
+            error = verdict.error;
+            pages_copied = std::min(pages_copied, verdict.corrupt.front());
+        }
+        counters_->verified(verdict.verified, static_cast<int64_t>(verdict.corrupt.size()));
+    }
     counters_->finished(error.has_value(), pages_copied, pages_copied * order_.page_bytes);
     {
         std::lock_guard lock(mutex_);
@@ -135,6 +143,10 @@ void CopyJob::wait_layer_on_stream(int layer, uintptr_t stream) {
 
 int64_t CopyJob::pages_copied() const {
     return done() ? pages_copied_ : 0;
+}
+std::vector<int64_t> CopyJob::corrupt() const {
+    if (!done() || !order_.digests) return {};
+    return order_.digests->verdict().corrupt;  // no longer written once done
 }
 double CopyJob::seconds() const {
     return done() ? seconds_ : 0;

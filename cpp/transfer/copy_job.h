@@ -16,6 +16,7 @@
 
 #include "core/fence.h"
 #include "core/process.h"
+#include "transfer/copy_digests.h"
 #include "transfer/copy_plan.h"
 #include "transfer/direction.h"
 #include "transfer/due_time.h"
@@ -37,6 +38,7 @@ struct CopyOrder {
     bool fails;                   // ends with an error once the plan is copied (fail_next)
     int64_t sequence;             // number of the copy in its direction, from 1
     int64_t wait_for;             // copy of the other direction that has to end first, 0 = none
+    std::shared_ptr<CopyDigests> digests{};  // nullptr: none are taken, and none are known
 };
 
 class CopyJob {
@@ -54,7 +56,8 @@ class CopyJob {
     [[nodiscard]] const DueTime& due() const { return due_; }
     // The bytes of order().layers at positions [first, last) are in place. In any order, once each.
     void layers_landed(int first, int last);
-    // The copy has ended. error: why it failed. The counters change before anyone can see the end.
+    // The copy has ended. error: why it failed; pages that are not what was saved are an error,
+    // too. The counters change before anyone can see the end.
     void finish(std::optional<std::string> error, int64_t pages_copied);
 
     // For tickets ---------------------------------------------------------------------------------
@@ -69,6 +72,7 @@ class CopyJob {
     // being captured into a graph.
     void wait_layer_on_stream(int layer, uintptr_t stream);
     [[nodiscard]] int64_t pages_copied() const;
+    [[nodiscard]] std::vector<int64_t> corrupt() const;
     [[nodiscard]] double seconds() const;
 
   private:

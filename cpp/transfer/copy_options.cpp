@@ -31,4 +31,11 @@ Pinning parse_pinning(std::string_view name) {
     bad_argument("Unknown pinning '", name, "'; use 'auto', 'always' or 'never'.");
 }
 
+Verify parse_verify(std::string_view name) {
+    if (name == "off") return Verify::kOff;
+    if (name == "sample") return Verify::kSample;
+    if (name == "all") return Verify::kAll;
+    bad_argument("Unknown verify '", name, "'; use 'off', 'sample' or 'all'.");
+}
+
 }  // namespace hicache

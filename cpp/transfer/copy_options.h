@@ -7,6 +7,8 @@
 #include <optional>
 #include <string_view>
 
+#include "core/digest_table.h"
+#include "transfer/digest_sample.h"
 #include "transfer/link_curve.h"
 
 namespace hicache {
@@ -35,6 +37,8 @@ struct CopyOptions {
     int64_t pin_chunk_bytes = 0;  // host memory is pinned in chunks of this, 0 = default
     int64_t staging_bytes = 0;    // device memory of a direction's staging ring, 0 = default
     std::shared_ptr<const LinkCurve> link_curve{};  // what the link does, nullptr = a typical one
+    Verify verify = Verify::kOff;
+    std::shared_ptr<DigestTable> digests{};  // of the host pool; nullptr: the engine's own, if any
 };
 
 // What the caller knows about one copy; what it leaves open is guessed at submission.
@@ -48,5 +52,7 @@ struct CopyHints {
 [[nodiscard]] std::optional<Way> parse_way(std::string_view text);
 // "auto", "always", "never". Throws: std::invalid_argument for anything else.
 [[nodiscard]] Pinning parse_pinning(std::string_view name);
+// "off", "sample", "all". Throws: std::invalid_argument for anything else.
+[[nodiscard]] Verify parse_verify(std::string_view name);
 
 }  // namespace hicache

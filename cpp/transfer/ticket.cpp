@@ -33,6 +33,9 @@ int64_t Ticket::nbytes() const {
 int64_t Ticket::pages_copied() const {
     return job_->pages_copied();
 }
+std::vector<int64_t> Ticket::corrupt() const {
+    return job_->corrupt();
+}
 double Ticket::seconds() const {
     return job_->seconds();
 }

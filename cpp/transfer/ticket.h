@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "transfer/copy_job.h"
 
@@ -36,7 +37,10 @@ class Ticket {
     [[nodiscard]] int64_t pages() const;   // asked for
     [[nodiscard]] int64_t nbytes() const;  // asked for
     [[nodiscard]] int64_t pages_copied()
-        const;                             // the first so many pairs, all layers; 0 until done
+        const;  // the first so many pairs, all layers; 0 until done
+    // Positions in the lists of pages of those whose bytes are not what was saved, ascending; empty
+    // until done.
+    [[nodiscard]] std::vector<int64_t> corrupt() const;
     [[nodiscard]] double seconds() const;  // copying, without waiting to start; 0 until done
 
   private:

@@ -13,6 +13,12 @@ void TransferCounters::took(Way way) {
     ++totals_.by_way[static_cast<size_t>(way)];
 }
 
+void TransferCounters::verified(int64_t pages, int64_t corrupt) {
+    std::lock_guard lock(mutex_);
+    totals_.verified += pages;
+    totals_.corrupt += corrupt;
+}
+
 void TransferCounters::finished(bool failed, int64_t pages, int64_t bytes) {
     std::lock_guard lock(mutex_);
     ++(failed ? totals_.failed : totals_.copies);

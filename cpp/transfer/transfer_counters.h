@@ -17,6 +17,8 @@ struct TransferTotals {
     int64_t failed = 0;                   // copies that ended with an error
     int64_t pages = 0;                    // whole pages copied, also before a failure
     int64_t bytes = 0;                    // their bytes
+    int64_t verified = 0;                 // pages of which at least one digest was compared
+    int64_t corrupt = 0;                  // those of them that differed from what was saved
     std::array<int64_t, kWays> by_way{};  // copies started on each way of a GPU
     int64_t runs = 0;  // runs that the pages of the submitted copies were merged into
 
@@ -27,6 +29,7 @@ class TransferCounters {
   public:
     void submitted(int64_t runs);
     void took(Way way);
+    void verified(int64_t pages, int64_t corrupt);
     void finished(bool failed, int64_t pages, int64_t bytes);
     [[nodiscard]] TransferTotals totals() const;
 

@@ -54,7 +54,24 @@ std::shared_ptr<const CopyGeometry> fit(const PoolFormat& format, int64_t device
     if (options.pin_chunk_bytes < 0) {
         bad_argument("pin_chunk_bytes is ", options.pin_chunk_bytes, "; it must not be negative.");
     }
+    const auto& digests = options.digests;
+    if (digests &&
+        (digests->pages() != layout.num_pages() || digests->layers() != format.num_layers())) {
+        bad_argument("The digests are of ", digests->pages(), " pages and ", digests->layers(),
+                     " layers, the host pool has ", layout.num_pages(), " and ",
+                     format.num_layers(), ".");
+    }
     return std::make_shared<const CopyGeometry>(layout, device_pages, device_buffers);
+}
+
+std::shared_ptr<DigestTable> table_of(const CopyOptions& options, const HostLayout& layout) {
+    auto table = options.digests;
+    if (options.verify == Verify::kOff) return table;
+    if (!table) {
+        table = std::make_shared<DigestTable>(layout.num_pages(), layout.format().num_layers());
+    }
+    table->use();
+    return table;
 }
 
 }  // namespace
@@ -65,6 +82,7 @@ TransferEngine::TransferEngine(const PoolFormat& format, const std::string& devi
                                const HostLayout& layout, const CopyOptions& options)
     : format_(format),
       host_(std::move(host)),
+      verify_(options.verify),
       counters_{std::make_shared<TransferCounters>(), std::make_shared<TransferCounters>()},
       backend_(
           create_backend(device, {fit(format, device_pages, device_buffers, host_, layout, options),
@@ -72,6 +90,7 @@ TransferEngine::TransferEngine(const PoolFormat& format, const std::string& devi
                                   {counters_[0], counters_[1]},
                                   largest_layer(format),
                                   complete(options, layout)})),
+      digests_(table_of(options, layout)),
       hazards_(layout.num_pages(), device_pages) {}
 
 TransferEngine::~TransferEngine() {
@@ -98,6 +117,16 @@ std::vector<int> TransferEngine::checked_layers(
         seen[layer] = true;
     }
     return *layers;
+}
+
+std::shared_ptr<CopyDigests> TransferEngine::digests_of(
+    Direction direction, int64_t sequence, const std::vector<int>& layers,
+    std::span<const int64_t> device_pages) const {
+    const bool forgets =
+        direction == Direction::kDeviceToHost && digests_ != nullptr && digests_->in_use();
+    if (verify_ == Verify::kOff && !forgets) return nullptr;
+    return std::make_shared<CopyDigests>(digests_, format_, direction, verify_, sequence, layers,
+                                         device_pages);
 }
 
 int64_t TransferEngine::bytes_of(const std::vector<int>& layers) const {
@@ -139,9 +168,11 @@ Ticket TransferEngine::submit(Direction direction, std::span<const int64_t> host
     const int64_t sequence = empty ? 0 : ++sequence_[d];
     const int64_t wait_for =
         empty ? 0 : hazards_.note(direction, sequence, host_pages, device_pages);
+    auto digests = empty ? nullptr : digests_of(direction, sequence, order, device_pages);
     auto job = std::make_shared<CopyJob>(
         CopyOrder{direction, std::move(plan), std::move(order), layerwise, beside_compute,
-                  std::move(after), pages, page_bytes, failure.has_value(), sequence, wait_for},
+                  std::move(after), pages, page_bytes, failure.has_value(), sequence, wait_for,
+                  std::move(digests)},
         format_.num_layers(), counters_[d]);
     counters_[d]->submitted(runs);
     if (empty) {

@@ -5,6 +5,10 @@
 // is in flight runs after it, so a page is never read while it is written. The owner of the device
 // buffers keeps them alive until close().
 //
+// With options.verify digests of the pages are taken at each save and compared at loads, see
+// copy_digests.h: a load that brings other bytes fails. Layers are announced before they are
+// compared. A save of an engine that does not verify makes the table forget the pages.
+//
 // Thread-safe. Fork: in a child every method throws std::runtime_error, except close() and the
 // destructor, which leave the threads and locks of the parent alone.
 #pragma once
@@ -81,6 +85,10 @@ class TransferEngine {
   private:
     [[nodiscard]] std::vector<int> checked_layers(
         const std::optional<std::vector<int>>& layers) const;
+    // The digests of a copy that is about to be submitted; nullptr if it needs none.
+    [[nodiscard]] std::shared_ptr<CopyDigests> digests_of(
+        Direction direction, int64_t sequence, const std::vector<int>& layers,
+        std::span<const int64_t> device_pages) const;
     [[nodiscard]] int64_t bytes_of(const std::vector<int>& layers) const;
     [[nodiscard]] std::optional<int64_t> take_failure(Direction direction, int64_t pages);
     void require_usable() const;
@@ -88,8 +96,10 @@ class TransferEngine {
     const PoolFormat format_;
     const ProcessMark process_;
     HostMemory host_;
+    const Verify verify_;
     std::array<std::shared_ptr<TransferCounters>, 2> counters_;
     std::unique_ptr<Backend> backend_;
+    const std::shared_ptr<DigestTable> digests_;  // nullptr: nobody keeps any
 
     mutable std::mutex mutex_;  // guards what follows; held while a copy is numbered and queued
     PageHazards hazards_;

@@ -147,6 +147,33 @@ class HostMemory:
     def stop(self) -> None:
         """Ends the preparation; what is ready stays so. Idempotent."""
 
+class PageDigests:
+    """Digests of what was saved into a host pool."""
+
+    def __init__(self, num_pages: int, num_layers: int, *, memory: HostMemory | None = None, offset: int = 0) -> None:
+        """
+        8 bytes a page and layer, [page][layer], 0 for what is not known: in memory of its own, made at the first use, or in `memory` from byte `offset` on, which keeps what is there already.
+        """
+
+    @staticmethod
+    def nbytes(num_pages: int, num_layers: int) -> int:
+        """Bytes of such a table."""
+
+    @property
+    def in_use(self) -> bool:
+        """Whether an engine verifies, or the table lies in given memory."""
+
+    def get(self, page: int, layer: int) -> int:
+        """The digest of one page of one layer; 0: not known."""
+
+    def forget(self, page: int) -> None:
+        """Whatever lies in that page is not checked any more."""
+
+def page_digest(bytes: numpy.typing.NDArray[numpy.uint8]) -> int:
+    """
+    The 64-bit digest of a uint8 array, as taken of a page's bytes of one layer. Never 0.
+    """
+
 def host_file_block(path: str) -> int:
     """
     Bytes of a block of the memory file system that the path is on. ValueError: the folder isn't there, or on another kind of file system.
@@ -182,6 +209,11 @@ class HostFile:
 
     def memory(self, *, threads: int = 0, prefault: bool = True, huge_pages: str = 'transparent', node: int = -1, first_bytes: int = 4611686018427387904, step_bytes: int = 134217728, held: bool = False) -> HostMemory:
         """The pool's bytes, as HostMemory() makes its; what is in them stays."""
+
+    def digests(self) -> HostMemory:
+        """
+        Memory for the digests of all pages and layers (PageDigests); zeros in a new file.
+        """
 
     def note_backed(self) -> None:
         """All of the pool's bytes have been touched. After close(): nothing."""
@@ -455,15 +487,21 @@ class Ticket:
         """The first so many pairs were copied whole; 0 until done."""
 
     @property
+    def corrupt(self) -> numpy.typing.NDArray[numpy.int64]:
+        """
+        Indices of the pages that are not what was saved, ascending; empty until done.
+        """
+
+    @property
     def seconds(self) -> float:
         """Time spent copying; 0 until done."""
 
 class TransferEngine:
     """Moves pages between a device and a host pool."""
 
-    def __init__(self, format: PoolFormat, device: str, device_pages: int, device_buffers: Sequence[DeviceBuffer], host: HostMemory, layout: HostLayout, workers: int = 0, io_backend: str = 'auto', kernel_blocks: int = 0, pinning: str = 'auto', pin_chunk_bytes: int = 0, staging_bytes: int = 0, link_curve: LinkCurve | None = None) -> None:
+    def __init__(self, format: PoolFormat, device: str, device_pages: int, device_buffers: Sequence[DeviceBuffer], host: HostMemory, layout: HostLayout, workers: int = 0, io_backend: str = 'auto', kernel_blocks: int = 0, pinning: str = 'auto', pin_chunk_bytes: int = 0, staging_bytes: int = 0, link_curve: LinkCurve | None = None, verify: str = 'off', digests: PageDigests | None = None) -> None:
         """
-        device_buffers: for each buffer of the format, for each of its layers; whoever owns that memory keeps it alive until close(). 0 = chosen: workers (host threads a direction, cpu), kernel_blocks, pin_chunk_bytes and staging_bytes a direction (cuda). pinning: auto, always or never.
+        device_buffers: for each buffer of the format, for each of its layers; whoever owns that memory keeps it alive until close(). 0 = chosen: workers (host threads a direction, cpu), kernel_blocks, pin_chunk_bytes and staging_bytes a direction (cuda). pinning: auto, always or never. verify: off, sample or all; digests: of the host pool.
         """
 
     def submit(self, direction: str, host_pages: numpy.typing.NDArray[numpy.int64], device_pages: numpy.typing.NDArray[numpy.int64], layers: Sequence[int] | None = None, after: Sequence[Fence] = (), layerwise: bool | None = None, beside_compute: bool | None = None) -> Ticket:
@@ -495,7 +533,7 @@ class TransferEngine:
 
     def counters(self) -> dict[str, dict[str, int]]:
         """
-        Totals by direction: submitted, copies, failed, pages, bytes, runs, and copies by way of a GPU (direct, kernel, staged). They never fall.
+        Totals by direction: submitted, copies, failed, pages, bytes, verified, corrupt, runs, and copies by way of a GPU (direct, kernel, staged). They never fall.
         """
 
     def check(self) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from hicache_nsa import _core
-from hicache_nsa.formats.checks import count_of
+from hicache_nsa.formats.checks import count_of, one_of
 from hicache_nsa.sizes import parse_size
 
 # name: the largest value; sizes in bytes may be strings ("32MiB").
 COUNTS = {"workers": 1024, "kernel_blocks": 65_535}
 SIZES = {"pin_chunk_bytes": 2**63 - 1, "staging_bytes": 2**63 - 1}
-ENGINE_OPTIONS = (*COUNTS, *SIZES, "link_curve")
+CHOICES = {"verify": ("off", "sample", "all")}
+PLAIN_OPTIONS = (*COUNTS, *SIZES, *CHOICES)  # those that a configuration file can hold
+ENGINE_OPTIONS = (*PLAIN_OPTIONS, "link_curve")
 
 
 def check_engine_options(options: dict[str, Any], whose: str) -> dict[str, Any]:
@@ -31,6 +33,8 @@ def _checked(name: str, value: Any, whose: str) -> Any:
         if size > SIZES[name]:
             raise ValueError(f"{name}={size} is more than {SIZES[name]}")
         return size
+    if name in CHOICES:
+        return one_of(value, name, CHOICES[name])
     if name != "link_curve":
         raise TypeError(
             f"{whose} got an unexpected keyword argument {name!r}; those of its transfer engine "

@@ -74,6 +74,8 @@ class Counters:
 class CacheStats(Counters):
     """A snapshot: both tiers, the copies in flight, and every counter of ``Counters``.
 
+    verified_pages: pages of loads of which at least one digest was compared. corrupt_pages: those
+    of them that were not what was saved; their loads failed (``verify``).
     load_back_runs, saved_runs: runs that the pages of all loads and saves were merged into, each
     neighbours in both tiers. load_back_pages_per_run, saved_pages_per_run: pages copied, by these;
     0 where there was no copy, and behind the truth while one is in flight.
@@ -83,6 +85,8 @@ class CacheStats(Counters):
     host: TierStats = TierStats(0, 0, 0, 0, 0)
     loads_in_flight: int = 0
     saves_in_flight: int = 0
+    verified_pages: int = 0
+    corrupt_pages: int = 0
     load_back_runs: int = 0
     saved_runs: int = 0
     load_back_pages_per_run: float = 0.0
@@ -105,6 +109,8 @@ def snapshot(
         host=host,
         loads_in_flight=loads,
         saves_in_flight=saves,
+        verified_pages=moved["h2d"]["verified"],
+        corrupt_pages=moved["h2d"]["corrupt"],
         load_back_runs=moved["h2d"]["runs"],
         saved_runs=moved["d2h"]["runs"],
         load_back_pages_per_run=_pages_per_run(moved["h2d"]),

@@ -1,4 +1,5 @@
-"""Hooks for tests: keep copies in flight, make one fail, make a host pool ready step by step.
+"""Hooks for tests: keep copies in flight, make one fail, make a host pool ready step by step, spoil
+a host page.
 
 They act on the real transfer engine and on real memory.
 """
@@ -70,6 +71,26 @@ def _host_pool(cache: HiCache | HostPool) -> HostPool:
     if not isinstance(pool, HostPool):
         raise TypeError(f"expected a HiCache or a HostPool, got {type(cache).__name__}")
     return pool
+
+
+def corrupt(pool: HiCache | HostPool, page: int, layer: int, byte: int = 0) -> None:
+    """Flip a bit in the host copy of a page, as broken memory would.
+
+    byte: of all that the host page holds of ``layer``, its buffers one after the other.
+
+    Raises:
+        ValueError: there is no such page, layer or byte.
+    """
+    host = _host_pool(pool)
+    owners = [each for each in host.format.buffers if layer in each.layers]
+    count = sum(each.page_bytes for each in owners)
+    if not 0 <= byte < count:
+        raise ValueError(f"byte {byte}: layer {layer} of a page has {count} bytes")
+    for each in owners:
+        if byte < each.page_bytes:
+            host.page_view(each.name, layer, page)[byte] ^= 0x10
+            return
+        byte -= each.page_bytes
 
 
 def _engine(cache: HiCache | TransferEngine) -> TransferEngine:

@@ -11,115 +11,23 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from hicache_nsa import _core
 from hicache_nsa.cuda_streams import stream_handle
 from hicache_nsa.engine_options import check_engine_options
-from hicache_nsa.errors import HiCacheError, TransferError, native_check
+from hicache_nsa.errors import HiCacheError, native_check
 from hicache_nsa.formats.checks import one_of
 from hicache_nsa.link_curve import machine_curve
 from hicache_nsa.pools import DevicePool, HostPool, native_format
-from hicache_nsa.streams import CpuStream, Stream, check_stream, host_fence
+from hicache_nsa.streams import Stream, host_fence
+from hicache_nsa.ticket import Ticket as Ticket
+from hicache_nsa.ticket import seconds_of as seconds_of
 from hicache_nsa.tokens import PageIds, int64_array
 
 IO_BACKENDS = ("auto", "kernel", "direct", "staged")
 H2D = "h2d"
 D2H = "d2h"
-MAX_SECONDS = 1e9
 _HINTS = (None, True, False)
 DIRECTIONS = (H2D, D2H)
-
-
-class Ticket:
-    """A submitted copy."""
-
-    def __init__(self, native: _core.Ticket, device: str) -> None:
-        self._native = native
-        self._device = device
-        self._pid = os.getpid()
-
-    def done(self) -> bool:
-        """True once the copy has ended, well or not."""
-        if self._native.done():
-            return True
-        self._require_threads()
-        return False
-
-    @property
-    def error(self) -> str | None:
-        """Why the copy failed; None while in flight or when it went well."""
-        return self._native.error if self.done() else None
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end, at most ``timeout`` seconds; False at the limit.
-
-        Raises:
-            TransferError: the copy failed.
-        """
-        if not self.wait_end(timeout):
-            return False
-        if self.error is not None:
-            raise TransferError(self.error)
-        return True
-
-    def wait_end(self, timeout: float | None = None) -> bool:
-        """``wait`` that does not raise for a failed copy: ask ``error``."""
-        limit = seconds_of(timeout)
-        return self.done() or self._native.wait(limit)
-
-    def wait_layer(self, layer: int, stream: Stream = None) -> None:
-        """Make ``stream`` wait until ``layer`` has landed, all its buffers.
-
-        On CUDA that stream waits, not the host (but for 5 ms a copy at most, where more than two
-        streams come before the layer is queued). On the CPU, ``stream=None`` computes in the
-        caller's thread, which therefore waits (the GIL released); a CpuStream waits in its own
-        thread and the caller does not. Returns also when the copy failed: ask ``error`` before
-        using what was computed behind it.
-        """
-        if self._device != "cpu":
-            handle = stream_handle(stream, self._device)
-            try:
-                self._native.wait_layer_on_stream(layer, handle)
-            except RuntimeError as error:
-                raise HiCacheError(str(error)) from error
-            return
-        check_stream(stream, self._device)
-        if self.layer_done(layer):  # an unknown layer is reported here, not on the stream
-            return
-        if isinstance(stream, CpuStream):
-            stream.enqueue(self._native.wait_layer, layer)
-        else:
-            self._native.wait_layer(layer)
-
-    def layer_done(self, layer: int) -> bool:
-        """True once ``layer`` and those before it have landed."""
-        if not self._native.layer_done(layer) and not self._native.done():
-            self._require_threads()
-        return self._native.layer_done(layer)
-
-    @property
-    def pages(self) -> int:
-        """Pages of this copy."""
-        return self._native.pages
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of this copy."""
-        return self._native.nbytes
-
-    @property
-    def seconds(self) -> float:
-        """Time the copy itself took; 0 until it is done."""
-        return self._native.seconds
-
-    def _require_threads(self) -> None:
-        """``HiCacheError`` in a forked child, where a copy in flight never ends."""
-        if self._pid != os.getpid():
-            raise HiCacheError(
-                "this copy was in flight in the parent process; a forked child has none of its "
-                "threads and can't wait for it"
-            )
 
 
 class TransferEngine:
@@ -136,6 +44,10 @@ class TransferEngine:
         0 chooses.
     link_curve: what copies cost, for ``auto``; None: measured once a machine, see the module
         ``link_curve``.
+    verify: ``all`` keeps a digest of each page and layer that is saved (``host_pool.digests``) and
+        compares loads with them: one that brings other bytes fails. ``sample`` compares about one
+        page and layer in 16, others each time; ``off`` none. Layers are announced before they are
+        compared: what was computed behind a load counts once it is done without an ``error``.
     pin_memory: ``auto`` pins the host pool for a GPU; chunks that the system refuses stay pageable,
         with a warning, and their pages are copied slower. True raises then, False pins none.
     wait_ready: until all of the host pool is. False: see ``HostPool.begin_service``.
@@ -159,6 +71,7 @@ class TransferEngine:
         pin_chunk_bytes: int | str = 0,
         staging_bytes: int | str = 0,
         link_curve: _core.LinkCurve | None = None,
+        verify: str = "off",
         wait_ready: bool = True,
     ) -> None:
         if device_pool.format != host_pool.format:
@@ -174,11 +87,13 @@ class TransferEngine:
                 "pin_chunk_bytes": pin_chunk_bytes,
                 "staging_bytes": staging_bytes,
                 "link_curve": link_curve,
+                "verify": verify,
             },
             "TransferEngine",
         )
         self.device_pool = device_pool
         self.host_pool = host_pool
+        self.verify = verify
         self._pid = os.getpid()
         self._holds = dict.fromkeys(DIRECTIONS, 0)
         self._totals: dict[str, dict[str, int]] = {}
@@ -197,6 +112,8 @@ class TransferEngine:
                 options["pin_chunk_bytes"],
                 options["staging_bytes"],
                 _curve(options["link_curve"], device_pool.device),
+                verify,
+                host_pool.digests,
             )
         except RuntimeError as error:
             raise HiCacheError(str(error)) from error
@@ -343,8 +260,9 @@ class TransferEngine:
         self._open().fail_next(one_of(direction, "direction", DIRECTIONS), after_pages)
 
     def counters(self) -> dict[str, dict[str, int]]:
-        """By direction: copies, pages and bytes moved, runs they were merged into, and how many
-        copies took each way of a GPU (``direct``, ``kernel``, ``staged``).
+        """By direction: copies, pages and bytes moved, pages verified and those of them that were
+        corrupt, runs that copies were merged into, and how many copies took each way of a GPU
+        (``direct``, ``kernel``, ``staged``).
         """
         return dict(self._totals if self._native is None else self._open().counters())
 
@@ -385,14 +303,3 @@ def pinning(pin_memory: Any) -> str:
     if isinstance(pin_memory, bool):
         return "always" if pin_memory else "never"
     return str(one_of(pin_memory, "pin_memory", ("auto",)))
-
-
-def seconds_of(timeout: float | None) -> float | None:
-    """``timeout`` as a float, or None; ``TypeError``/``ValueError`` unless it is 0 or more."""
-    if timeout is None:
-        return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float, np.number)):
-        raise TypeError(f"timeout must be seconds or None, got {type(timeout).__name__}")
-    if not timeout >= 0:
-        raise ValueError(f"timeout={timeout} must be 0 or more seconds")
-    return float(min(timeout, MAX_SECONDS))

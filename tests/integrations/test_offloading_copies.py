@@ -9,7 +9,7 @@ import pytest
 import hicache_nsa as hc
 from hicache_nsa.integrations.offloading.copies import Copies
 from hicache_nsa.integrations.offloading.copy_again import copy_again
-from hicache_nsa.testing import fail_next, hold
+from hicache_nsa.testing import corrupt, fail_next, hold
 from hicache_nsa.transfer import D2H, H2D
 
 FORMAT = hc.formats.dsa(num_layers=3)
@@ -147,3 +147,21 @@ def test_the_second_try_on_tensors_of_torch(direction: str) -> None:
     value = 5 if direction == H2D else 6
     assert (buffers["index_k"][2][4] == value).all()
     assert (host.page_view("index_k", 2, 7) == value).all()
+
+
+def test_a_load_of_pages_that_are_not_what_was_saved_is_not_made_again() -> None:
+    """Page by page it would bring the same wrong bytes, and call them right."""
+    worker = Worker()
+    worker.engine.close()
+    worker.engine = hc.TransferEngine(worker.device, worker.host, verify="all")
+    worker.copies = Copies(worker.engine)
+    worker.fill(2, 40)
+    worker.submit(1, D2H, [5], [2])
+    assert worker.settle(1) == [1]
+    corrupt(worker.host, 5, 1, 8)
+    worker.submit(2, H2D, [5], [3])
+    for _ in range(2):
+        with pytest.raises(hc.TransferError, match=r"host page 5, layer 1.*restart the worker"):
+            worker.settle(2)
+    assert worker.copies.repeated == 0
+    worker.engine.close()

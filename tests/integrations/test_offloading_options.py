@@ -22,10 +22,11 @@ def test_what_is_given_is_kept() -> None:
     given = {
         "host_pages": 70, "layout": "layer_first", "io_backend": "direct", "spare": 0.02,
         "eviction_policy": "slru", "write_policy": "write_through", "pin_memory": False,
-        "workers": 2, "staging_bytes": "64MiB", "local_ranks": 4, "memory_limit": "1TiB",
+        "workers": 2, "staging_bytes": "64MiB", "verify": "sample", "local_ranks": 4,
+        "memory_limit": "1TiB",
     }  # fmt: skip
     options = read_options(given, ENGINE)
-    assert options.engine == {"workers": 2, "staging_bytes": 64 << 20}
+    assert options.engine == {"workers": 2, "staging_bytes": 64 << 20, "verify": "sample"}
     assert options.memory == {"local_ranks": 4, "memory_limit": "1TiB"}
     assert {name: getattr(options, name) for name in given if hasattr(options, name)} == {
         name: value for name, value in given.items() if name not in options.engine | options.memory
@@ -43,6 +44,7 @@ def test_what_is_given_is_kept() -> None:
         ({"host_size": "50 gigs"}, "host_size='50 gigs' is not a size"),
         ({"host_pages": 0}, "host_pages=0 is outside 1"),
         ({"host_pages": 1, "layout": "token_first"}, "layout='token_first' is unknown; known: lay"),
+        ({"host_pages": 1, "verify": "some"}, "verify='some' is unknown; known: off, sample, all"),
         ({"host_pages": 1, "io_backend": "rdma"}, "io_backend='rdma' is unknown; known: auto"),
         ({"host_pages": 1, "eviction_policy": "arc"}, "eviction_policy='arc' is unknown; known: l"),
         ({"host_pages": 1, "write_policy": "write_back"}, "write_policy='write_back' is unknown"),

@@ -340,3 +340,33 @@ def test_random_work_of_three_ranks(seed: int, policy: str) -> None:
     if policy == "write_through":  # it has most copies: some were ready on one rank only
         assert len({repr(rank.ready) for rank in notes}) > 1
     assert all(rank.left == [0, 0, 0] and rank.idle_collectives == 0 for rank in notes)
+
+
+# -- a host copy that is wrong on one rank --------------------------------------------------------
+
+
+def test_a_host_page_that_is_wrong_on_one_rank_is_gone_on_all() -> None:
+    """Only that rank knows which page: all of them drop everything that the load read."""
+    ranks = [new_cache(verify="all") for _ in range(3)]
+    for cache in ranks:
+        insert(cache, 1, 2, 3)
+        assert cache.drain(30)
+        cache.evict_device(3 * PAGE)
+    wrong = ranks[1].match_prefix(tokens(1, 2, 3)).host_pages[1]
+    for other in (ranks[0], ranks[2]):
+        other.match_prefix(tokens(1, 2, 3))
+    testing.corrupt(ranks[1], int(wrong), 0, 9)
+    loads = [load(cache, 1, 2, 3) for cache in ranks]
+    for each in loads:
+        assert each._loads[0].ticket.wait_end(30)
+    agreed = [min(column) for column in zip(*(cache.ready(30) for cache in ranks), strict=True)]
+    assert agreed == [1, 0]
+    for cache, each in zip(ranks, loads, strict=True):
+        assert cache.poll(agreed[0], sound=agreed[1]) == 1
+        assert each.error is not None
+        each.release()
+        cache.check()
+        assert cache.match_prefix(tokens(1, 2, 3)).tokens == 0
+        assert cache.stats().host.free_pages == 16
+        assert cache.stats().corrupt_pages == (1 if cache is ranks[1] else 0)
+    assert len({cache.digest() for cache in ranks}) == 1

@@ -13,7 +13,7 @@ ORDER = (
     ("sizes", "cuda_streams", "link_curve"),
     ("formats",),
     ("streams", "tensors", "tokens", "engine_options"),
-    ("hashing", "overlap"),
+    ("hashing", "overlap", "ticket"),
     ("memory_budget",),
     ("pools",),
     ("page_index",),

@@ -120,6 +120,11 @@ void CpuBackend::start_next(Direction direction, Lock& lock) {
     lock.lock();
     const Lane& other = lane(opposite(direction));
     mine.changed.wait(lock, [&] { return startable(mine, other, *job); });
+    if (job->order().digests && !error) {
+        lock.unlock();
+        job->order().digests->begin(job->order().plan);
+        lock.lock();
+    }
     mine.queue.pop_front();
     mine.starting = false;
     job->start();

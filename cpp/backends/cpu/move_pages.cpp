@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backends/cpu/stream_copy.h"
+#include "core/page_digest.h"
 
 namespace hicache {
 namespace {
@@ -50,6 +51,22 @@ void move_pages(Direction direction, CopyStyle style, const Segment& segment, Pa
         source += segment.host_stride;
         device += buffer.page_stride;
     }
+}
+
+uint64_t device_digest(std::span<const Segment> segments, int64_t device_page) {
+    DigestSum sum;
+    for (const Segment& segment : segments) {
+        const DeviceBuffer& buffer = segment.device;
+        const auto* page =
+            reinterpret_cast<const std::byte*>(buffer.address) + device_page * buffer.page_stride;
+        if (buffer.packed()) {
+            sum.add(page, static_cast<size_t>(segment.page_bytes()));
+            continue;
+        }
+        for (int64_t row = 0; row < buffer.rows; ++row)
+            sum.add(page + row * buffer.row_stride, static_cast<size_t>(buffer.row_bytes));
+    }
+    return sum.digest();
 }
 
 }  // namespace hicache

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 
 #include "transfer/copy_geometry.h"
 #include "transfer/copy_plan.h"
@@ -18,5 +20,8 @@ enum class CopyStyle {
 // one a row. host: first byte of the host pool. Requires: the two sides do not overlap.
 void move_pages(Direction direction, CopyStyle style, const Segment& segment, PageRun run,
                 std::byte* host);
+
+// The digest of one page of one layer, of its bytes on the device. segments: all of the layer.
+[[nodiscard]] uint64_t device_digest(std::span<const Segment> segments, int64_t device_page);
 
 }  // namespace hicache

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "backends/cpu/move_pages.h"
 #include "transfer/copy_geometry.h"
@@ -28,17 +29,22 @@ class PiecedCopy {
     }
 
     // Copies pieces until none is left to claim, and reports the layers that land. Returns whether
-    // this call copied the last missing piece: true in exactly one of the workers.
+    // this call copied the last missing piece: true in exactly one of the workers, once digests are
+    // settled.
     bool work(const CopyGeometry& geometry, std::byte* host);
 
   private:
-    void copy_piece(int64_t piece, const CopyGeometry& geometry, std::byte* host) const;
+    void copy_piece(int64_t piece, const CopyGeometry& geometry, std::byte* host);
+    // One page of one layer, with its digest. found: where that goes.
+    void copy_page(const CopyGeometry& geometry, int layer, const PageRun& page, std::byte* host,
+                   uint64_t& found) const;
 
     const std::shared_ptr<CopyJob> job_;
     const CopyStyle style_;
     const int64_t pages_per_piece_;
     const int64_t pieces_per_layer_;
     const int64_t pieces_;
+    std::vector<uint64_t> digests_;  // [position][page of the plan], where some are taken
     std::atomic<int64_t> next_{0};
     std::atomic<int64_t> missing_;
     std::unique_ptr<std::atomic<int64_t>[]> missing_of_layer_;  // by position

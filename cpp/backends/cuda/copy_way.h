@@ -29,7 +29,7 @@ class CopyWay {
                        LayerGate& gate, std::shared_ptr<void>& held) = 0;
 
     // What is queued on the stream from now on runs behind everything the way has queued on streams
-    // of its own. Requires and throws: as queue().
+    // of its own, and the other way round. Requires and throws: as queue().
     virtual void join(cudaStream_t) {}
 };
 

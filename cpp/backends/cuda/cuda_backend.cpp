@@ -118,12 +118,15 @@ class CudaBackend : public Backend {
   private:
     [[nodiscard]] CudaLane& lane(Direction direction) { return *lanes_[index(direction)]; }
 
+    [[nodiscard]] int64_t staging_bytes() const {
+        const int64_t asked = shared_.setup.options.staging_bytes;
+        return asked > 0 ? asked : kStagingBytes;
+    }
+
     // The ring of one direction; nullptr, with a warning, if the device has no room.
     [[nodiscard]] std::unique_ptr<StagingRing> make_ring() {
         const BackendSetup& setup = shared_.setup;
-        const int64_t asked = setup.options.staging_bytes;
-        const int64_t total = asked > 0 ? asked : kStagingBytes;
-        const int64_t bay = std::max({total / kBays, setup.layer_bytes, kBayAlignment});
+        const int64_t bay = std::max({staging_bytes() / kBays, setup.layer_bytes, kBayAlignment});
         const int64_t aligned = (bay + kBayAlignment - 1) / kBayAlignment * kBayAlignment;
         try {
             return std::make_unique<StagingRing>(aligned, kBays);
@@ -155,9 +158,15 @@ class CudaBackend : public Backend {
                                                 priority_of(direction), shared_.events);
             }
         }
+        std::unique_ptr<DigestQueue> digests;
+        if (setup.options.verify != Verify::kOff) {
+            digests = std::make_unique<DigestQueue>(setup.geometry, priority_of(direction),
+                                                    staging_bytes(), shared_.events);
+        }
         return std::make_unique<CudaLane>(
             shared_, direction, std::move(ways),
-            std::make_unique<DirectWay>(setup.geometry, singles, shared_.events), limits);
+            std::make_unique<DirectWay>(setup.geometry, singles, shared_.events), limits,
+            std::move(digests));
     }
 
     mutable LaneShared shared_;

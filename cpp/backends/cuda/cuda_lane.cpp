@@ -52,12 +52,14 @@ int priority_of(Direction direction) {
 }
 
 CudaLane::CudaLane(LaneShared& shared, Direction direction, Ways ways,
-                   std::unique_ptr<CopyWay> pageable, const WayLimits& limits)
+                   std::unique_ptr<CopyWay> pageable, const WayLimits& limits,
+                   std::unique_ptr<DigestQueue> digests)
     : shared_(shared),
       direction_(direction),
       ways_(std::move(ways)),
       pageable_(std::move(pageable)),
       limits_(limits),
+      digests_(std::move(digests)),
       stream_(make_stream(direction)) {}
 
 void CudaLane::start() {
@@ -88,8 +90,8 @@ void CudaLane::submit(std::shared_ptr<CopyJob> job) {
     }
     Lock lock(shared_.mutex);
     const bool idle = waiting_.empty() && queued_.empty();
-    waiting_.push_back(
-        {std::move(job), std::move(gate), nullptr, nullptr, std::move(error), std::nullopt});
+    waiting_.push_back({std::move(job), std::move(gate), nullptr, nullptr, nullptr,
+                        std::move(error), std::nullopt});
     if (idle && queued_at_once(waiting_.front())) {
         queue_first(lock, std::nullopt);
         if (waiting_.empty() && !shared_.closing) return;
@@ -198,6 +200,7 @@ CopyWay& CudaLane::take(Way way, bool pinned) {
 void CudaLane::mark_end(Queued& copy) noexcept {
     try {
         if (way_ != nullptr) way_->join(stream_);
+        if (digests_) digests_->join(stream_);
         copy.last = std::make_shared<PooledEvent>(shared_.events->record(stream_));
     } catch (const std::exception&) {
         // The device is lost: nothing that was queued runs any more.
@@ -213,13 +216,25 @@ CudaLane::Queued CudaLane::queue(const Queued& waiting, std::optional<std::strin
         order_after_fences(order, stream_);
         const auto [choice, estimate] = waiting.planned ? *waiting.planned : plan(order);
         expect_end(*queued.job, estimate.total);
-        take(choice.way, pinned(order))
-            .queue(order, choice.group_layers, stream_, *queued.gate, queued.held);
+        queue_bytes(queued, choice);
     } catch (const std::exception& failure) {
         queued.error = failure.what();
         mark_end(queued);
     }
+    queued.gate->on_queued(nullptr);
     return queued;
+}
+
+void CudaLane::queue_bytes(Queued& copy, const WayChoice& choice) {
+    const CopyOrder& order = copy.job->order();
+    if (order.digests) order.digests->begin(order.plan);
+    if (digests_) {
+        digests_->order_behind_readers(order, stream_);
+        digests_->begin(order, *copy.gate, copy.digests);
+    }
+    const auto [way, group_layers] = choice;
+    take(way, pinned(order)).queue(order, group_layers, stream_, *copy.gate, copy.held);
+    if (digests_) digests_->end(order, *copy.digests);
 }
 
 void CudaLane::finish_copies() {
@@ -233,6 +248,7 @@ void CudaLane::finish_copies() {
         wait_landed(copy);
         if (copy.gate) copy.gate->open();
         copy.held.reset();
+        copy.digests.reset();
         lock.lock();
         end(copy);
     }
@@ -250,10 +266,15 @@ void CudaLane::wait_landed(Queued& copy) {
                 if (!order.fails) copy.job->layers_landed(position, next);
                 position = next;
             }
+            if (copy.digests) {
+                copy.digests->end->wait("Digests on the GPU");
+                order.digests->settle(order.plan, copy.digests->found());
+            }
         }
     } catch (const std::exception& failure) {
         if (!copy.error) copy.error = failure.what();
     }
+    if (copy.error && order.digests) order.digests->fail(order.plan);
 }
 
 void CudaLane::end(Queued& copy) {

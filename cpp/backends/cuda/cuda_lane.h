@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "backends/cuda/copy_way.h"
+#include "backends/cuda/digest_queue.h"
 #include "backends/cuda/pinned_pool.h"
 #include "transfer/backend.h"
 #include "transfer/way_choice.h"
@@ -56,10 +57,10 @@ class CudaLane {
     using Ways = std::array<std::unique_ptr<CopyWay>, kWays>;
 
     // ways: those that the limits say are possible, for copies whose host pages are all pinned.
-    // pageable: by copy engine too, for all other ones.
+    // pageable: by copy engine too, for all other ones. digests: nullptr where none are taken.
     // Requires: the device is current. Throws: std::runtime_error if CUDA refuses a stream.
     CudaLane(LaneShared& shared, Direction direction, Ways ways, std::unique_ptr<CopyWay> pageable,
-             const WayLimits& limits);
+             const WayLimits& limits, std::unique_ptr<DigestQueue> digests);
     ~CudaLane();  // requires: shared.closing
     CudaLane(const CudaLane&) = delete;
     CudaLane& operator=(const CudaLane&) = delete;
@@ -82,8 +83,9 @@ class CudaLane {
     struct Queued {
         std::shared_ptr<CopyJob> job;
         std::shared_ptr<LayerGate> gate;
-        std::shared_ptr<void> held;         // what the way needs until the end
-        std::shared_ptr<PooledEvent> last;  // behind what was queued of a copy that failed
+        std::shared_ptr<void> held;            // what the way needs until the end
+        std::shared_ptr<DigestRun> digests{};  // nullptr: none are taken
+        std::shared_ptr<PooledEvent> last;     // behind what was queued of a copy that failed
         std::optional<std::string> error;
         std::optional<PlannedWay> planned;  // none yet: queue() plans
     };
@@ -101,6 +103,8 @@ class CudaLane {
     void queue_first(Lock& lock, std::optional<std::string> error);
     [[nodiscard]] PlannedWay plan(const CopyOrder& order) const;
     [[nodiscard]] Queued queue(const Queued& waiting, std::optional<std::string> error);
+    // Queues the bytes of the copy, and the kernels that take its digests.
+    void queue_bytes(Queued& copy, const WayChoice& choice);
     void mark_end(Queued& copy) noexcept;
     [[nodiscard]] bool pinned(const CopyOrder& order) const;
     void expect_end(CopyJob& job, double seconds);
@@ -114,6 +118,7 @@ class CudaLane {
     const Ways ways_;
     const std::unique_ptr<CopyWay> pageable_;
     const WayLimits limits_;
+    const std::unique_ptr<DigestQueue> digests_;
     cudaStream_t stream_ = nullptr;
     CopyWay* way_ = nullptr;  // of the copy queued last
     SteadyTime idle_from_{};  // when that one should have landed

@@ -93,6 +93,7 @@ void LayerGate::layers_queued(int first, int last, cudaStream_t stream) {
         }
     }
     changed_.notify_all();
+    if (on_queued_) on_queued_(first, last, stream);
 }
 
 int LayerGate::wait_landed(int position, const DueTime& due) const {

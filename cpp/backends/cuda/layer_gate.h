@@ -15,8 +15,10 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "backends/cuda/event_pool.h"
@@ -43,6 +45,9 @@ class LayerGate : public StreamGate {
     // For the backend. Requires: the device is current.
     // All bytes of the layers at positions [first, last) are queued on the stream. Each once.
     void layers_queued(int first, int last, cudaStream_t stream);
+    // Called by each layers_queued() from now on, once streams know of the layers. nullptr: nobody.
+    using OnQueued = std::function<void(int first, int last, cudaStream_t stream)>;
+    void on_queued(OnQueued call) { on_queued_ = std::move(call); }
     // Waits on the host until a layer has landed, and returns the first position that did not land
     // with it. due: the copy's end. Requires: it was queued.
     // Throws: std::runtime_error if the work before it failed.
@@ -59,6 +64,7 @@ class LayerGate : public StreamGate {
     const std::shared_ptr<const std::atomic<int>> held_;
     const ProcessMark process_;
     FlagSlot flags_;
+    OnQueued on_queued_;  // for the thread that queues
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::chrono::steady_clock::duration patience_{kPatience};

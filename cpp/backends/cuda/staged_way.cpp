@@ -109,6 +109,7 @@ void StagedWay::order_behind(cudaStream_t stream, const PooledEvent& event) {
 
 void StagedWay::join(cudaStream_t stream) {
     order_behind(stream, events_->record(link_));
+    order_behind(link_, events_->record(stream));  // a failed copy may have left a bay in use
 }
 
 }  // namespace hicache::cuda

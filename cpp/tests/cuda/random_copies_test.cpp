@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/page_digest.h"
 #include "tests/cuda/stand_in.h"
 #include "tests/transfer_pools.h"
 
@@ -99,6 +100,7 @@ PoolShape random_shape(Dice& dice) {
     if (dice.one_in(3)) options.pin_chunk_bytes = 1000 * dice.number(1, 10);
     if (dice.one_in(8)) options.pinning = Pinning::kNever;
     options.link_curve = random_curve(dice);
+    options.verify = dice.any_of<Verify>({Verify::kOff, Verify::kSample, Verify::kAll});
     return shape;
 }
 
@@ -167,6 +169,8 @@ class RandomCopies {
             }
             refused |= copy.ticket.error() && !copy.fails;
         }
+        EXPECT_EQ(pools_.engine().totals(kLoad).corrupt, 0);
+        compare_digests();
         if (refused) {
             compare_what_is_decided();
         } else {
@@ -248,6 +252,21 @@ class RandomCopies {
         int& held = held_[index(direction)];
         for (; held > 0 && times > 0; --times, --held)
             pools_.engine().release(direction);
+    }
+
+    // What is known of a page is what lies there.
+    void compare_digests() const {
+        const Bytes host = pools_.host_bytes();
+        const DigestTable& table = *pools_.digests();
+        EXPECT_EQ(table.in_use(), shape_.options.verify != Verify::kOff);
+        for (int64_t page = 0; page < shape_.host_pages; ++page) {
+            for (int layer = 0; layer < shape_.layers; ++layer) {
+                if (const uint64_t known = table.get(page, layer); known != 0) {
+                    EXPECT_EQ(known, page_digest(pools_.host_layer(host, page, layer)))
+                        << "host page " << page << ", layer " << layer;
+                }
+            }
+        }
     }
 
     // A refused copy leaves open what lies on its destinations, and so does what copies that on.

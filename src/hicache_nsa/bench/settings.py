@@ -1,4 +1,4 @@
-"""What the two benches are asked to do."""
+"""What the benches of copies are asked to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MODES = ("layerwise", "whole")
 
 @dataclass(frozen=True, slots=True)
 class BenchSettings:
-    """Options that both benches have.
+    """Options that all of them have.
 
     ``pages``: of a copy. ``pool``: pages of each pool, None: what the largest case needs.
     ``host_runs``, ``device_runs``: pages of a run of neighbours on that side. ``beside_compute``:
@@ -65,3 +65,11 @@ class OverlapSettings(BenchSettings):
 
     ratios: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0)
     work: str = "sleep"
+
+
+@dataclass(frozen=True, slots=True)
+class VerifySettings(BenchSettings):
+    """``verify``: of the engines that are compared with one that doesn't verify."""
+
+    directions: tuple[str, ...] = ("h2d", "d2h")
+    verify: tuple[str, ...] = ("sample", "all")

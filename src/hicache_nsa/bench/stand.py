@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 
 from hicache_nsa import formats
@@ -60,23 +62,44 @@ class Stand:
         return self._rig[1]
 
     def _make_rig(self, layout: str, io_backend: str) -> Rig:
-        settings = self._settings
         self._close_engine()
         if self._memory is None:
-            self._memory = DeviceMemory(self.machine, self.format, self.pool, settings.packed)
+            packed = self._settings.packed
+            self._memory = DeviceMemory(self.machine, self.format, self.pool, packed)
         if self._host is None or self._host.layout != layout:
             if self._host is not None:
                 self._host.close()
             self._host = HostPool(self.format, pages=self.pool, layout=layout)
-        self._engine = TransferEngine(
+        rig = self._new_rig(io_backend, "off")
+        self._engine = rig.engine
+        return rig
+
+    def _new_rig(self, io_backend: str, verify: str) -> Rig:
+        assert self._memory is not None and self._host is not None
+        engine = TransferEngine(
             self._memory.pool,
             self._host,
             io_backend,
             self._workers,
-            kernel_blocks=settings.blocks,
+            kernel_blocks=self._settings.blocks,
             pin_memory="auto" if self.machine.device == "cpu" else True,
+            verify=verify,
         )
-        return Rig(self.machine, self._memory, self._host, self._engine)
+        return Rig(self.machine, self._memory, self._host, engine)
+
+    @contextmanager
+    def verifying(self, layout: str, io_backend: str, verify: str) -> Iterator[tuple[Rig, Rig]]:
+        """``rig`` and, on the same pools, one whose engine verifies; that is closed at the end.
+
+        Raises:
+            HiCacheError: as ``rig``.
+        """
+        plain = self.rig(layout, io_backend)
+        checked = self._new_rig(io_backend, verify)
+        try:
+            yield plain, checked
+        finally:
+            checked.engine.close()
 
     def measure_missing_peaks(self, report: BenchReport) -> None:
         """Time contiguous copies of the directions that no case has paired with one."""

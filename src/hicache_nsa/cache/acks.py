@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hicache_nsa.cache.copies import Load, Save, free_surplus
+from hicache_nsa.cache.copies import Load, Save, disown_below, free_surplus
+from hicache_nsa.cache.corrupt import drop_corrupt, free_condemned
 from hicache_nsa.cache.deferred import drop_deferred
 from hicache_nsa.cache.demoting import settle_leaving
 from hicache_nsa.cache.inserting import insert_deferred
@@ -45,7 +46,7 @@ def take_in(
                 load = None
         if load is not None and load.ticket.done():
             load.failed_elsewhere = count == sound
-            finish_load(state, state.loads.popleft())
+            finish_load(state, state.loads.popleft(), in_order)
         elif save is not None and save.ticket.done():
             save.failed_elsewhere = count == sound
             finish_save(state, state.saves.popleft())
@@ -95,8 +96,11 @@ def _complete(tree: RadixTree, node: Node, page_size: int) -> bool:
     return tree.host.count(parent) * page_size == parent.end - parent.start
 
 
-def finish_load(state: CacheState, load: Load) -> None:
-    """Publish the device pages of a load, or make its nodes what they were."""
+def finish_load(state: CacheState, load: Load, in_order: bool) -> None:
+    """Publish the device pages of a load, or make its nodes what they were.
+
+    Host copies that it found wrong leave the tree, see ``corrupt``.
+    """
     retired = state.retired.get(load.tree)
     if retired is not None:
         end_load(state, retired, load)
@@ -105,7 +109,7 @@ def finish_load(state: CacheState, load: Load) -> None:
     if load.error is not None:
         state.counters.failed_loads += 1
         load.failed = True
-        _orphan(state, load)
+        disown_below(state.loads, load)
     taken = np.zeros(len(load.device_pages), dtype=bool)
     for node in load.nodes():
         if node.load is load:
@@ -127,6 +131,9 @@ def finish_load(state: CacheState, load: Load) -> None:
         elif not deferred.loads:
             insert_deferred(state, deferred)
     load.waiting.clear()
+    free_condemned(state, load)
+    if load.error is not None:
+        drop_corrupt(state, load, in_order)
     load.tree.unlock(load.node)
 
 
@@ -144,16 +151,3 @@ def _land(
         part = load.slice(have, stop)
         tree.set_device(node, np.concatenate([node.device_pages, load.device_pages[part]]))
         taken[part] = True
-
-
-def _orphan(state: CacheState, failed: Load) -> None:
-    """Loads below a failed one have a gap before them: nobody joins them, nothing is kept.
-
-    So have those below them, which may not stand on the failed one itself: an insert may have
-    brought its pages since.
-    """
-    gone = {failed}
-    for load in state.loads:  # a load is younger than those above it
-        if not load.failed and not gone.isdisjoint(load.above):
-            load.disown()
-            gone.add(load)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from hicache_nsa.cache.copies import Copy
+from hicache_nsa.cache.copies import Copy, Load
 from hicache_nsa.cache.retired import (
     idle_device_pages,
     idle_host_pages,
@@ -32,7 +32,7 @@ def device_stats(state: CacheState) -> TierStats:
 
 def host_stats(state: CacheState) -> TierStats:
     """Host pages by state."""
-    idle, read = idle_host_pages(state), read_host_pages(state)
+    idle, read = idle_host_pages(state), read_host_pages(state) + state.condemned
     nbytes = state.host.nbytes, state.host.ready_bytes
     return _tier_stats(state.host, state.tree.host, state.filling, idle, read, nbytes)
 
@@ -107,8 +107,10 @@ def _retired_pages(state: CacheState) -> tuple[PageIds, PageIds]:
 
 def _check_host(state: CacheState, nodes: list[Node], retired: PageIds) -> None:
     filling = [save.host_pages for save in state.saves]
-    used = concat_pages([*filling, *(node.host_pages for node in nodes), retired])
+    condemned = [load.condemned for load in state.loads]
+    used = concat_pages([*filling, *condemned, *(node.host_pages for node in nodes), retired])
     require_equal("host pages in use, each once", np.count_nonzero(np.bincount(used)), len(used))
+    require_equal("condemned host pages", state.condemned, sum(map(len, condemned)))
     require_equal("host pages being filled", state.filling, sum(map(len, filling)))
     if state.host.kept:
         cached = np.sort(concat_pages(node.host_pages for node in nodes))
@@ -136,6 +138,8 @@ def _check_copy(state: CacheState, copy: Copy) -> None:
     if copy.tree is not state.tree:
         require(copy.tree in state.retired, "a copy in flight at {} lost its tree", copy.node)
         return
+    if isinstance(copy, Load) and copy.failed and copy.node.removed:
+        return  # a wrong host copy took its nodes along
     nodes = copy.nodes()
     require(not copy.node.removed, "a copy in flight lost its node {}", copy.node)
     for node in nodes:

@@ -6,6 +6,7 @@ the copy runs: the lower part stays the same object and everything else is found
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from hicache_nsa.plan import Prefix
 from hicache_nsa.tokens import NO_PAGES, PageIds
 from hicache_nsa.transfer import Ticket
 from hicache_nsa.tree import Node, RadixTree
+from hicache_nsa.tree.node import Root
 
 if TYPE_CHECKING:
     from hicache_nsa.cache.deferred import DeferredInsert
@@ -113,10 +115,22 @@ class Load(Copy):
         one above it failed or it was cancelled.
     inserted_behind: an insert stands behind it, so that it can't be cancelled any more.
     surplus: pages that the tree did not take; freed at the last release.
+    reads_wrong_pages: another load found that some of its host pages are not what was saved.
+    condemned: host pages that are in the tree no more and free when this load has ended.
     waiting: inserts that stand behind this load.
     """
 
-    __slots__ = ("above", "acked", "failed", "inserted_behind", "surplus", "users", "waiting")
+    __slots__ = (
+        "above",
+        "acked",
+        "condemned",
+        "failed",
+        "inserted_behind",
+        "reads_wrong_pages",
+        "surplus",
+        "users",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -137,7 +151,17 @@ class Load(Copy):
         self.failed = False
         self.inserted_behind = False
         self.surplus: PageIds = device_pages[:0]
+        self.reads_wrong_pages = False
+        self.condemned: PageIds = NO_PAGES
         self.waiting: list[DeferredInsert] = []
+
+    @property
+    def error(self) -> str | None:
+        """See ``Copy``."""
+        error = super().error
+        if error is None and self.reads_wrong_pages:
+            return "another load found host pages of this one that are not what was saved"
+        return error
 
     @property
     def landed(self) -> bool:
@@ -156,16 +180,45 @@ class Load(Copy):
     def has(self, indices: npt.NDArray[np.int64], pages: PageIds, prefix: Prefix) -> bool:
         """Whether ``pages`` are its pages for those whole pages of that prefix.
 
-        Its nodes stay in the tree as long as its pages are PENDING, so the prefix is the same
-        where the path runs through them.
+        Where the path runs through its nodes the prefix is the same. Nodes that have been taken
+        out of the tree meanwhile, since a host copy was wrong, are compared token by token.
         """
         places = indices - self.start // self.page_size
         if places[0] < 0 or places[-1] >= len(self.device_pages):
             return False
-        mine = set(self.nodes())
-        ends = [min(node.end, prefix.end) for node in prefix.path if node in mine]
-        reached = max(ends, default=0) // self.page_size
+        if self.node.removed:
+            reached = _common_tokens(self.node.path(), prefix) // self.page_size
+        else:
+            mine = set(self.nodes())
+            ends = [min(node.end, prefix.end) for node in prefix.path if node in mine]
+            reached = max(ends, default=0) // self.page_size
         return bool(indices[-1] < reached and np.array_equal(self.device_pages[places], pages))
+
+
+def _common_tokens(path: list[Node], prefix: Prefix) -> int:
+    """Leading tokens that the nodes of ``path`` share with ``prefix``."""
+    top = path[0].parent
+    if not isinstance(top, Root) or top.namespace != prefix.namespace:
+        return 0
+    for node in path:
+        end = min(node.end, len(prefix.tokens))
+        common = node.key.common_prefix(prefix.tokens.slice(node.start, max(end, node.start)))
+        if common < node.end - node.start:
+            return node.start + common
+    return path[-1].end
+
+
+def disown_below(loads: Iterable[Load], failed: Load) -> None:
+    """Loads below a failed one have a gap before them: nobody joins them, nothing is kept.
+
+    So have those below them, which may not stand on the failed one itself: an insert may have
+    brought its pages since.
+    """
+    gone = {failed}
+    for load in loads:  # a load is younger than those above it
+        if not load.failed and not gone.isdisjoint(load.above):
+            load.disown()
+            gone.add(load)
 
 
 def drop_user(ledger: Ledger, load: Load) -> None:

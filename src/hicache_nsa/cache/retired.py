@@ -17,7 +17,7 @@ from hicache_nsa.cache.deferred import DeferredInsert
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.errors import require_equal
 from hicache_nsa.plan import Holder, Owner
-from hicache_nsa.tokens import PageIds, concat_pages
+from hicache_nsa.tokens import NO_PAGES, PageIds, concat_pages
 from hicache_nsa.tree import Node, RadixTree
 from hicache_nsa.tree.node import forget_below
 
@@ -85,7 +85,9 @@ class Retired:
         self.tree = tree
         self.fence = fence
         self.device = RetiredPages(tree.device.cached, [save.device_pages for save in saves])
-        self.host = RetiredPages(tree.host.cached, [load.host_pages for load in loads])
+        condemned = sum(len(load.condemned) for load in loads)  # are read, so are free like these
+        reads = [load.host_pages for load in loads]
+        self.host = RetiredPages(tree.host.cached + condemned, reads)
         self.loading = sum(len(load.device_pages) for load in loads)
         self.kept = len(holders) - self.loading
         self.copies = len(loads) + len(saves)
@@ -175,6 +177,9 @@ def retire(state: CacheState, fence: Fence | None) -> None:
     loads = [load for load in state.loads if load.tree is tree]
     saves = [save for save in state.saves if save.tree is tree]
     state.retired[tree] = Retired(tree, fence, state.ledger.set_aside(), loads, saves)
+    state.condemned = 0
+    for load in loads:
+        load.condemned = NO_PAGES
     state.counters.dropped_tokens += tree.tokens
     state.tree = tree.successor()
 

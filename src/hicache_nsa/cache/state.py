@@ -32,6 +32,7 @@ class CacheState:
     epoch: changes at every flush. version: changes at every ``invalidate``.
     retired: trees that ``invalidate`` set aside, the oldest first, until nothing of them is left.
     filling: host pages that saves in flight are writing.
+    condemned: host pages that have left the tree and that loads in flight still read.
     failed_in_a_row: saves taken in since the last one that went well, or since pages were dropped
         unsaved for a caller.
     spare: share of each tier's pages that eviction leaves free.
@@ -55,6 +56,7 @@ class CacheState:
     saves: deque[Save] = field(default_factory=deque)
     retired: dict[RadixTree, Retired] = field(default_factory=dict)
     filling: int = 0
+    condemned: int = 0
     failed_in_a_row: int = 0
     copies: int = 0
     counters: Counters = field(default_factory=Counters)

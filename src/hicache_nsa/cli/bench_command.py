@@ -7,7 +7,12 @@ from typing import Any
 
 import click
 
-from hicache_nsa.bench.settings import MODES, OverlapSettings, TransferSettings
+from hicache_nsa.bench.settings import (
+    MODES,
+    OverlapSettings,
+    TransferSettings,
+    VerifySettings,
+)
 from hicache_nsa.cli.bench_options import common_options, json_option, list_option
 from hicache_nsa.cli.bench_pin_command import pin
 from hicache_nsa.cli.bench_run import Show, run_bench, told_as_exit_code
@@ -18,11 +23,12 @@ from hicache_nsa.transfer import DIRECTIONS
 
 TRANSFER = TransferSettings()
 OVERLAP = OverlapSettings()
+VERIFY = VerifySettings()
 
 
 @click.group()
 def bench() -> None:
-    """Measure copies, host memory and the tree here; transfer and overlap verify every byte.
+    """Measure copies, host memory and the tree here; transfer, overlap and verify prove every byte.
 
     Exit code 1 if a byte or a match is wrong, a copy fails or ^C ends it early, which prints what
     is there.
@@ -90,6 +96,22 @@ def overlap(json_target: str | None, **options: Any) -> None:
 
     settings = OverlapSettings(**_renamed(options))
     run_bench(lambda: OverlapBench(settings), _load_show, json_target)
+
+
+@bench.command()
+@list_option("--direction", name_of(DIRECTIONS), VERIFY.directions, "h2d: loads, d2h: saves.")
+@list_option("--verify", name_of(("sample", "all")), VERIFY.verify, "Compared with off, each.")
+@common_options
+def verify(json_target: str | None, **options: Any) -> None:
+    """What digests cost: copies of an engine that verifies, by those of one that does not.
+
+    over off: time until the ticket is done, the median of the rounds' ratios; layers over off:
+    until a load's last layer may be used.
+    """
+    from hicache_nsa.bench.verify import VerifyBench
+
+    settings = VerifySettings(**_renamed(options, direction="directions"))
+    run_bench(lambda: VerifyBench(settings), _load_show, json_target)
 
 
 @bench.command()

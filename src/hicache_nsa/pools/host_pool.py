@@ -38,6 +38,8 @@ class HostPool(Pool):
     before anything is mapped. A view taken from ``memory`` keeps the mapping alive.
     layout: ``layer_first``, ``page_first`` or ``page_first_direct``.
     memory_options: those of ``HostMemoryOptions``.
+    digests: of what was saved into the pages; kept by transfer engines that ``verify``, and in a
+        host file for the next process.
 
     Memory gets *ready* (touched, and registered with the GPU of an engine) from its first byte on:
     the first ``prepare_first`` bytes when it is made, the rest in the background. The pages of a
@@ -62,6 +64,7 @@ class HostPool(Pool):
         count = host_page_count(format, layout, pages, size, self._options.path)
         super().__init__("host", count)
         self.native_layout = _core.HostLayout(native_format(format), layout, self.num_pages)
+        self.digests = _core.PageDigests(self.num_pages, format.num_layers)
         self.growing = False
         self._device = "cpu"
         self._memory: _core.HostMemory | None = None
@@ -248,6 +251,9 @@ class HostPool(Pool):
             options.path, self.native_layout, self._fingerprint, options.prefault
         )
         memory = file.memory(**preparation)
+        self.digests = _core.PageDigests(
+            self.num_pages, self.format.num_layers, memory=file.digests()
+        )
         if len(restored.pages):
             self._allocator = _core.PageAllocator(
                 self.num_pages, NO_PAGES, allocated=restored.pages
@@ -321,6 +327,7 @@ class HostPool(Pool):
         if memory is not None:
             memory.stop()
         if self._file is not None:
+            self.digests = _core.PageDigests(self.num_pages, self.format.num_layers)
             self._file.close()
             self._file = None
         if self._claim is not None:

@@ -35,6 +35,7 @@ def test_defaults_and_sizes() -> None:
         "kernel_blocks": 8,
         "staging_bytes": "16MiB",
         "pin_chunk_bytes": 1 << 30,
+        "verify": "all",
     }
     memory = {
         "prefault": False,
@@ -52,6 +53,7 @@ def test_defaults_and_sizes() -> None:
         "kernel_blocks": 8,
         "staging_bytes": 16 << 20,
         "pin_chunk_bytes": 1 << 30,
+        "verify": "all",
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hicache_nsa.engine_options import COUNTS, SIZES, check_engine_options
+from hicache_nsa.engine_options import PLAIN_OPTIONS, check_engine_options
 from hicache_nsa.formats.checks import count_of, one_of
 from hicache_nsa.page_index import POLICIES
 from hicache_nsa.pools import LAYOUTS, MEMORY_OPTIONS, check_memory_options
@@ -15,7 +15,6 @@ from hicache_nsa.transfer import IO_BACKENDS, pinning
 
 KEEP = ("auto", True, False)
 MOST_LEASE_SECONDS = 3600.0
-ENGINE_NAMES = (*COUNTS, *SIZES)
 NAMES = (
     "host_size",
     "host_pages",
@@ -28,7 +27,7 @@ NAMES = (
     "keep_on_flush",
     "lease_seconds",
     *MEMORY_OPTIONS,
-    *ENGINE_NAMES,
+    *PLAIN_OPTIONS,
 )
 # Options of HiCache that have no meaning here, and why.
 NOT_HERE = {
@@ -84,7 +83,7 @@ def linker_options(extra_config: Mapping[str, Any] | None) -> LinkerOptions:
             "linker_extra_config needs exactly one of host_size and host_pages, of each rank: "
             f'{{"host_size": "50GB"}}; got host_size={size!r}, host_pages={pages!r}'
         )
-    engine = {name: given.pop(name) for name in ENGINE_NAMES if name in given}
+    engine = {name: given.pop(name) for name in PLAIN_OPTIONS if name in given}
     memory = {name: given.pop(name) for name in MEMORY_OPTIONS if name in given}
     return LinkerOptions(
         host_size=None if size is None else parse_size(size, "host_size"),

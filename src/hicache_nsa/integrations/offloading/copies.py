@@ -1,7 +1,8 @@
 """Copies by an engine's job numbers: submitted, waited for, reported once; a failure is never lost.
 
 An engine that believes a failed load computes on foreign bytes. So a copy that failed is made again
-by ``copy_again``, and if that fails too, every later call raises: the job is never reported.
+by ``copy_again``, and if that fails too, every later call raises: the job is never reported. A load
+of pages that are not what was saved (``verify``) is not made again: it would bring the same bytes.
 """
 
 from __future__ import annotations
@@ -108,6 +109,9 @@ class Copies:
 
     def _repeat(self, copy: _Copy, error: str) -> None:
         what = f"job {copy.job} ({copy.direction}, {len(copy.host_pages)} pages)"
+        if len(copy.ticket.corrupt):
+            self._broken = f"{what} failed: {error}. Nothing is reported now: restart the worker"
+            raise TransferError(self._broken)
         _log.warning("%s failed and is made again page by page: %s", what, error)
         try:
             self._again(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from hicache_nsa.cache.options import share_of_pages
-from hicache_nsa.engine_options import COUNTS, SIZES, check_engine_options
+from hicache_nsa.engine_options import PLAIN_OPTIONS, check_engine_options
 from hicache_nsa.formats.checks import one_of, positive_int
 from hicache_nsa.page_index import POLICIES
 from hicache_nsa.pools import LAYOUTS, MAX_PAGES, MEMORY_OPTIONS, check_memory_options
@@ -61,10 +61,9 @@ class OffloadingOptions:
         return chunks
 
 
-_ENGINE_NAMES = (*COUNTS, *SIZES)
 _GROUPS = ("memory", "engine")
 _OWN_NAMES = tuple(f.name for f in fields(OffloadingOptions) if f.name not in _GROUPS)
-_NAMES = (*_OWN_NAMES, *MEMORY_OPTIONS, *_ENGINE_NAMES)
+_NAMES = (*_OWN_NAMES, *MEMORY_OPTIONS, *PLAIN_OPTIONS)
 
 
 def read_options(given: Mapping[str, Any], engine_keys: Iterable[str]) -> OffloadingOptions:
@@ -81,7 +80,7 @@ def read_options(given: Mapping[str, Any], engine_keys: Iterable[str]) -> Offloa
             f"{', '.join(_NAMES)}; and the engine's own: {', '.join(engine_keys)}"
         )
     ours = {name: given[name] for name in _NAMES if name in given}
-    engine = {name: ours.pop(name) for name in _ENGINE_NAMES if name in ours}
+    engine = {name: ours.pop(name) for name in PLAIN_OPTIONS if name in ours}
     memory = {name: ours.pop(name) for name in MEMORY_OPTIONS if name in ours}
     options = OffloadingOptions(**ours)
     if (options.host_size is None) == (options.host_pages is None):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from engine import PAGE, device_holds, identity
-from kept_cache import KeptCache
+from kept_cache import FORMAT, KeptCache
 
 import hicache_nsa as hc
 from hicache_nsa import _core, testing
@@ -285,6 +285,50 @@ def test_without_touching(file: Path) -> None:
             if not found:
                 kept.save(A)
     assert found == 20
+
+
+def test_digests_are_there_again(file: Path) -> None:
+    with KeptCache(file, verify="all") as first:
+        first.save(A)
+    with KeptCache(file, verify="all") as second:
+        match = second.cache.match_prefix(A)
+        testing.corrupt(second.cache, int(match.host_pages[2]), 1)
+        load = second.cache.load_back(match)
+        assert load is not None
+        with pytest.raises(hc.TransferError, match="digest"):
+            load.wait(30)
+        load.release()
+        assert second.found(A) == 2 * PAGE
+        assert second.cache.stats().corrupt_pages == 1
+    with KeptCache(file, verify="all") as third:
+        assert third.found(A) == 2 * PAGE
+
+
+def test_a_large_file_is_not_reserved_at_once(file: Path) -> None:
+    """It is touched in the background, and what was saved before it is whole comes back."""
+    size, first = "1100MiB", "8MiB"
+
+    def held() -> int:
+        return file.stat().st_blocks * 512
+
+    with testing.hold_preparation():
+        cache = hc.HiCache(FORMAT, device_pages=4, host_size=size, host_file=file,
+                           prepare_first=first)  # fmt: skip
+    assert held() < 200 << 20
+    cache.insert(range(8), cache.allocate(2))
+    assert cache.drain(30)
+    cache.close()
+    with hc.HiCache(FORMAT, device_pages=4, host_size=size, host_file=file) as again:
+        assert again.stats().restored_host_tokens == 8
+        assert again.host_pool.wait_ready(60)
+        again.poll()
+        again.check()
+    assert held() >= file.stat().st_size
+    with file.open("r+b") as damaged:  # and a hole is damage from now on
+        damaged.truncate(file.stat().st_size - (64 << 20))
+        damaged.truncate(file.stat().st_size + (64 << 20))
+    with pytest.warns(RuntimeWarning, match="a part was cut out of it"):
+        hc.HiCache(FORMAT, device_pages=4, host_size=size, host_file=file).close()
 
 
 def test_nothing_piles_up(file: Path) -> None:

@@ -123,6 +123,8 @@ def check_memory_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 MEMORY_OPTIONS = tuple(field.name for field in fields(HostMemoryOptions))
+UNKEPT_OPTIONS = tuple(name for name in MEMORY_OPTIONS if name not in ("host_file", "weights"))
+"""Those of a pool whose pages no ``HiCache`` knows, so that no file can say what they hold."""
 
 
 def split_memory_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

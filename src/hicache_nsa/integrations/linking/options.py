@@ -9,7 +9,7 @@ from typing import Any
 from hicache_nsa.engine_options import PLAIN_OPTIONS, check_engine_options
 from hicache_nsa.formats.checks import count_of, one_of
 from hicache_nsa.page_index import POLICIES
-from hicache_nsa.pools import LAYOUTS, MEMORY_OPTIONS, check_memory_options
+from hicache_nsa.pools import LAYOUTS, UNKEPT_OPTIONS, check_memory_options
 from hicache_nsa.sizes import parse_size
 from hicache_nsa.transfer import IO_BACKENDS, pinning
 
@@ -26,7 +26,7 @@ NAMES = (
     "pin_memory",
     "keep_on_flush",
     "lease_seconds",
-    *MEMORY_OPTIONS,
+    *UNKEPT_OPTIONS,
     *PLAIN_OPTIONS,
 )
 # Options of HiCache that have no meaning here, and why.
@@ -38,6 +38,8 @@ NOT_HERE = {
     "stream": "SGLang has its own streams",
     "acks": "SGLang takes in finished copies at each step of its scheduler",
     "write_threshold": "SGLang decides when a prefix is offloaded",
+    "host_file": "SGLang knows what the pages hold, and the file could not say it",
+    "weights": "there is no host_file here",
     "spare": "an index of hashes evicts page by page",
 }
 
@@ -84,7 +86,7 @@ def linker_options(extra_config: Mapping[str, Any] | None) -> LinkerOptions:
             f'{{"host_size": "50GB"}}; got host_size={size!r}, host_pages={pages!r}'
         )
     engine = {name: given.pop(name) for name in PLAIN_OPTIONS if name in given}
-    memory = {name: given.pop(name) for name in MEMORY_OPTIONS if name in given}
+    memory = {name: given.pop(name) for name in UNKEPT_OPTIONS if name in given}
     return LinkerOptions(
         host_size=None if size is None else parse_size(size, "host_size"),
         host_pages=None if pages is None else count_of(pages, "host_pages", least=1),

@@ -10,7 +10,7 @@ from hicache_nsa.cache.options import share_of_pages
 from hicache_nsa.engine_options import PLAIN_OPTIONS, check_engine_options
 from hicache_nsa.formats.checks import one_of, positive_int
 from hicache_nsa.page_index import POLICIES
-from hicache_nsa.pools import LAYOUTS, MAX_PAGES, MEMORY_OPTIONS, check_memory_options
+from hicache_nsa.pools import LAYOUTS, MAX_PAGES, UNKEPT_OPTIONS, check_memory_options
 from hicache_nsa.sizes import format_size, parse_size
 from hicache_nsa.transfer import IO_BACKENDS, pinning
 
@@ -63,7 +63,7 @@ class OffloadingOptions:
 
 _GROUPS = ("memory", "engine")
 _OWN_NAMES = tuple(f.name for f in fields(OffloadingOptions) if f.name not in _GROUPS)
-_NAMES = (*_OWN_NAMES, *MEMORY_OPTIONS, *PLAIN_OPTIONS)
+_NAMES = (*_OWN_NAMES, *UNKEPT_OPTIONS, *PLAIN_OPTIONS)
 
 
 def read_options(given: Mapping[str, Any], engine_keys: Iterable[str]) -> OffloadingOptions:
@@ -81,7 +81,7 @@ def read_options(given: Mapping[str, Any], engine_keys: Iterable[str]) -> Offloa
         )
     ours = {name: given[name] for name in _NAMES if name in given}
     engine = {name: ours.pop(name) for name in PLAIN_OPTIONS if name in ours}
-    memory = {name: ours.pop(name) for name in MEMORY_OPTIONS if name in ours}
+    memory = {name: ours.pop(name) for name in UNKEPT_OPTIONS if name in ours}
     options = OffloadingOptions(**ours)
     if (options.host_size is None) == (options.host_pages is None):
         raise ValueError(

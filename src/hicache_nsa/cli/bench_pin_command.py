@@ -19,7 +19,8 @@ MOST_ALLOC = 8 * GIB
 
 def _size(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
     try:
-        return None if value is None else parse_size(value, f"--{parameter.name}")
+        name = str(parameter.name).replace("_", "-")
+        return None if value is None else parse_size(value, f"--{name}")
     except ValueError as error:
         raise click.BadParameter(str(error), context, parameter) from error
 
@@ -61,6 +62,11 @@ def _device(context: click.Context, parameter: click.Parameter, value: str | Non
     type=click.IntRange(0, MOST_THREADS),
     default=0,
     help="That touch memory.  [default: one a core, of four and more all but one]",
+)
+@click.option(
+    "--memory-limit",
+    callback=_size,
+    help="That the pool may take.  [default: what the system says]",
 )
 @json_option
 def pin(

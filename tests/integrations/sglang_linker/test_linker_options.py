@@ -42,6 +42,11 @@ def test_defaults_and_sizes() -> None:
         "memory_limit": "64GiB",
         "memory_reserve": 0,
         "local_ranks": 8,
+        "huge_pages": "off",
+        "numa": 0,
+        "prepare_first": 4096,
+        "prepare_step": 8192,
+        "prepare_threads": 2,
     }
     every |= memory
     assert set(every) | {"host_size"} == set(NAMES)

@@ -97,6 +97,12 @@ def curve_file(device: str) -> Path:
     return _file(identity_of(device))
 
 
+def peak_rate(curve: _core.LinkCurve, direction: str) -> float:
+    """Bytes a second of the fastest operation of ``h2d`` or ``d2h``: the speed of the link."""
+    operations = curve.points()[direction].values()
+    return max(size / seconds for pairs in operations for size, seconds in pairs)
+
+
 def identity_of(device: str) -> str:
     """What a kept curve is of: device, driver and this package. Raises as ``measure`` does."""
     version = _core.build_info()["version"]

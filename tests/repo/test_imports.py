@@ -28,6 +28,8 @@ ORDER = (
     ("reference",),
     ("demo",),
     ("bench",),
+    ("sizing",),
+    ("doctor",),
     ("cli",),
 )
 RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}

@@ -29,10 +29,8 @@ def test_every_model_has_its_bytes() -> None:
 
 
 def test_the_contract_of_deepseek_v32() -> None:
-    found = {
-        dtype: (model_format("deepseek-v3.2", dtype).token_bytes, model_format("deepseek-v3.2", dtype).page_bytes)
-        for dtype in ("fp8_ds_mla", "bf16", "fp8")
-    }  # fmt: skip
+    kinds = {dtype: model_format("deepseek-v3.2", dtype) for dtype in ("fp8_ds_mla", "bf16", "fp8")}
+    found = {dtype: (kind.token_bytes, kind.page_bytes) for dtype, kind in kinds.items()}
     assert found == {
         "fp8_ds_mla": (48_068, 3_076_352),
         "bf16": (78_324, 5_012_736),

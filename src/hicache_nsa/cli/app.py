@@ -6,6 +6,7 @@ import click
 
 from hicache_nsa.cli.bench_command import bench
 from hicache_nsa.cli.demo_command import demo
+from hicache_nsa.cli.size_command import size
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -16,3 +17,4 @@ def hicache() -> None:
 
 hicache.add_command(bench)
 hicache.add_command(demo)
+hicache.add_command(size)

@@ -81,9 +81,7 @@ OF_ONE_MODEL = ("kv_dtype", "tokens", "bandwidth", "prefill_rate", "fixed_cost")
     help="Of a load, whatever its length.  [default: 0.25, from docs/benchmarks.md]",
 )
 @json_option
-@click.pass_context
 def size(
-    context: click.Context,
     model: str | None,
     config: Path | None,
     json_target: str | None,
@@ -97,9 +95,10 @@ def size(
     if model is not None and config is not None:
         raise click.UsageError("give --model or --config, not both")
     if model is None and config is None:
-        _refuse_options_of_one_model(context)
+        _refuse_options_of_one_model(options)
         rows = _rows(options)
-        shown, content = rows_text(rows), {"models": [row.to_json() for row in rows]}
+        shown = rows_text(rows)
+        content: dict[str, object] = {"models": [row.to_json() for row in rows]}
     else:
         report = _report(model, config, options)
         shown, content = report_text(report), report.to_json()
@@ -109,9 +108,9 @@ def size(
         write_json(json_target, content)
 
 
-def _refuse_options_of_one_model(context: click.Context) -> None:
+def _refuse_options_of_one_model(options: dict[str, Any]) -> None:
     for name in OF_ONE_MODEL:
-        if context.params.get(name) not in (None, ()):
+        if options[name] not in (None, ()):
             option = "--" + name.replace("_", "-")
             raise click.UsageError(f"{option} is of one model: give --model or --config, too")
 

@@ -33,11 +33,11 @@ from hicache_nsa.cache.state import CacheState
 from hicache_nsa.cache.write_policy import write_policy as write_policy_of
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import count_of
-from hicache_nsa.pools import DevicePool, HostPool, split_memory_options
+from hicache_nsa.pools import HostPool, split_memory_options
 from hicache_nsa.stats import CacheStats
 from hicache_nsa.streams import Stream, check_stream
 from hicache_nsa.tokens import ExtraKey, PageIds, Tokens, namespace, page_ids, token_span
-from hicache_nsa.transfer import D2H, Ticket, TransferEngine
+from hicache_nsa.transfer import D2H, Ticket
 from hicache_nsa.tree import EvictionPolicy, RadixTree
 
 SAVE_WAIT_SECONDS = 2.0
@@ -108,7 +108,7 @@ class HiCache(CachePolling):
         low_water = low_water_share(low_water, write_policy)
         pins = Pins(pin_share_of(pin_share), pin_clock(clock))
         host = HostPool(format, host_pages, host_size, layout, **memory_options)
-        device_pool = DevicePool(format, device_buffers, device_pages, device, device_reserved)
+        device_pool = self._pool_type(format, device_buffers, device_pages, device, device_reserved)
         check_stream(stream, device_pool.device)
         self._guard = Guard()
         self._polled = acks == "poll"
@@ -117,7 +117,7 @@ class HiCache(CachePolling):
             tree=RadixTree(format.page_size, eviction_policy),
             ledger=Ledger(device_pool),
             host=host,
-            engine=TransferEngine(
+            engine=self._engine_type(
                 device_pool, host, io_backend, pin_memory=pin_memory, **engine_options
             ),
             load_back_threshold=threshold,

@@ -53,7 +53,8 @@ class BlockPages:
     def of(self, ids: PageIds, tokens: int) -> PageIds:
         """A number for each whole page of a prompt of ``tokens`` in blocks ``ids``."""
         numbers = self._ids.of(ids.tolist())
-        units: PageIds = (numbers[:, None] * len(self._inside) + self._inside).ravel()
+        units = (numbers[:, None] * len(self._inside) + self._inside).ravel()
         if self._groups is not None:
             units = self._groups.of(units)
-        return units[: tokens // self._page_size].copy()
+        pages: PageIds = units[: tokens // self._page_size].copy()
+        return pages

@@ -4,8 +4,10 @@
 together. Nothing here needs torch or an extra.
 """
 
-from hicache_nsa.doctor.examine import CHECKS, DoctorReport, examine, read_facts
+from hicache_nsa.doctor.examination import CHECKS, examine
 from hicache_nsa.doctor.finding import FAIL, OK, WARN, Finding
+from hicache_nsa.doctor.reading import read_facts
+from hicache_nsa.doctor.report import DoctorReport
 from hicache_nsa.doctor.system import System
 
 __all__ = [

@@ -60,11 +60,16 @@ def check_gpu(facts: Facts) -> Finding | None:
 
 def _fix_of_no_gpu(facts: Facts) -> str:
     hardware = facts.hardware
+    problem = str(facts.cuda.problem)
+    if problem.startswith("There is no device"):
+        return "give --device the number of one that is there"
     if not hardware.any_gpu:
         return "use --device cpu: there is no GPU of NVIDIA's here"
     if hardware.driver is not None and not hardware.device_files:
         return "start the container with --gpus all: the driver is loaded, no GPU is given to it"
-    if "insufficient" in str(facts.cuda.problem):
+    if facts.cuda.visible is not None and "NoDevice" in problem:
+        return f"unset CUDA_VISIBLE_DEVICES, which is {facts.cuda.visible!r}"
+    if "insufficient" in problem:
         return "update NVIDIA's driver: this build's CUDA is newer"
     return "run nvidia-smi: it says which GPUs there are, and whether the driver answers"
 

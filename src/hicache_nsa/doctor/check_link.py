@@ -62,7 +62,7 @@ def check_bandwidth(facts: Facts) -> Finding | None:
     format = model_format("deepseek-v3.2")
     seconds = EXAMPLE_TOKENS * format.token_bytes / measured.h2d
     meaning = (
-        f"By {measured.how}. {EXAMPLE_TOKENS:,} tokens of DeepSeek-V3.2 "
+        f"Measured {measured.how}. {EXAMPLE_TOKENS:,} tokens of DeepSeek-V3.2 "
         f"({format_size(EXAMPLE_TOKENS * format.token_bytes)}) load in {1e3 * seconds:.1f} ms."
     )
     if not facts.on_gpu:

@@ -71,8 +71,8 @@ def check_locked_memory(facts: Facts) -> Finding:
     if measured.problem is None and facts.cuda.problem is None:
         return ok(
             found,
-            f"{format_size(measured.locked_bytes)} were page-locked under it: CUDA's driver does "
-            "not count what it locks. RDMA libraries and mlock do.",
+            "NVIDIA's driver does not count what CUDA page-locks, pools of any size; RDMA "
+            "libraries and mlock count.",
         )
     if facts.cuda.problem is not None or measured.problem == INTERRUPTED:
         return ok(found, "Nothing was page-locked under it to see whether it counts.")

@@ -83,9 +83,10 @@ class Hardware:
 
 @dataclass(frozen=True)
 class CudaDevice:
-    """The GPU as the C++ core sees it. problem: why it sees none.
+    """The GPU as the C++ core sees it, all empty where a CPU is examined.
 
-    driver, runtime: CUDA versions as 13000 for 13.0.
+    driver, runtime: CUDA versions as 13000 for 13.0. problem: why it sees no GPU.
+    visible: CUDA_VISIBLE_DEVICES, None: not set.
     """
 
     name: str = ""
@@ -94,20 +95,17 @@ class CudaDevice:
     driver: int = 0
     runtime: int = 0
     problem: str | None = None
+    visible: str | None = None
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Bytes a second; None with a problem. how: what was timed.
-
-    locked_bytes: of host memory that were page-locked for it.
-    """
+    """Bytes a second; None with a problem. how: what was timed."""
 
     h2d: float | None
     d2h: float | None
     how: str
     problem: str | None = None
-    locked_bytes: int = 0
 
 
 @dataclass(frozen=True)

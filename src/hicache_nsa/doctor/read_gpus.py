@@ -63,12 +63,15 @@ def parse_smi(text: str) -> tuple[SmiGpu, ...]:
     return tuple(rows)
 
 
-def read_cuda(device: str) -> CudaDevice:
-    """``cuda`` or ``cuda:N``."""
+def read_cuda(system: System, device: str) -> CudaDevice:
+    """``cpu``, ``cuda`` or ``cuda:N``."""
+    if device == "cpu":
+        return CudaDevice()
+    visible = system.environ.get("CUDA_VISIBLE_DEVICES")
     try:
         identity = _core.cuda_device_identity(device)
     except RuntimeError as error:
-        return CudaDevice(problem=str(error))
+        return CudaDevice(problem=str(error), visible=visible)
     return parse_identity(identity)
 
 

@@ -16,7 +16,6 @@ from hicache_nsa.transfer import D2H, H2D, TransferEngine
 
 SECONDS = 2.0
 CPU_PAGES = 16  # of DeepSeek-V3.2: 47 MiB, more than caches hold
-LINK_BYTES = 64 << 20  # that the core page-locks for a measurement
 
 
 def measure(device: str, seconds: float = SECONDS) -> Measured:
@@ -37,8 +36,8 @@ def measure_gpu(device: str, seconds: float) -> Measured:
         curve = _core.LinkCurve.measure(device)
         for direction, found in rates.items():
             found.append(link_curve.peak_rate(curve, direction))
-    how = f"page-locked memory, {len(rates[H2D])} measurements of the link curve"
-    return Measured(median(rates[H2D]), median(rates[D2H]), how, None, LINK_BYTES)
+    how = f"out of and into page-locked memory, as hicache bench link does, {len(rates[H2D])} times"
+    return Measured(median(rates[H2D]), median(rates[D2H]), how)
 
 
 def measure_cpu(seconds: float) -> Measured:
@@ -62,7 +61,7 @@ def measure_cpu(seconds: float) -> Measured:
                 rates[direction].append(host.nbytes / (time.perf_counter() - started))
         if not np.array_equal(host.view(), expected):
             raise HiCacheError("bytes that were loaded and saved differ from those before")
-        how = f"host memory to host memory, {len(rates[H2D])} loads and saves of {CPU_PAGES} pages"
+        how = f"between two pools in host memory, bytes compared, {len(rates[H2D])} times each way"
         return Measured(median(rates[H2D]), median(rates[D2H]), how)
     finally:
         engine.close()

@@ -33,6 +33,14 @@ def test_bytes_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.problem == "bytes that were loaded and saved differ from those before"
 
 
+def test_a_save_that_brings_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loads_again(engine: TransferEngine, device: Any, host: Any) -> Any:
+        return engine.load(host, device)
+
+    monkeypatch.setattr(TransferEngine, "save", loads_again)
+    assert "differ from those before" in str(measure("cpu", 0.0).problem)
+
+
 def test_a_copy_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     save = TransferEngine.save
 

@@ -50,10 +50,10 @@ def write_all(host: hc.HostPool) -> bool:
 
 
 def fill(reserve: str) -> None:
-    """The largest pool that fits, used to its last byte; one page more is refused."""
+    """About the largest pool that fits, used to its last byte; a little more is refused."""
     options = {} if reserve == "default" else {"memory_reserve": int(reserve)}
-    pages = allowed(**options) // FMT.page_bytes - 16  # a MiB for what the process takes meanwhile
-    told = refusal(pages + 64, **options)
+    pages = allowed(**options) // FMT.page_bytes - 128  # 8 MiB for what the process takes meanwhile
+    told = refusal(pages + 256, **options)
     with hc.HiCache(FMT, device_pages=1, host_pages=pages, **options) as cache:
         tell(nbytes=cache.host_pool.nbytes, intact=write_all(cache.host_pool), refusal=told)
 
@@ -70,7 +70,7 @@ def share() -> None:
     except hc.HiCacheError as error:
         tell(error=str(error))
         return
-    tell(intact=intact, more=refusal(64))
+    tell(intact=intact, more=refusal(256))
     wait()
 
 

@@ -1,4 +1,4 @@
-"""The requests of a trace through a real ``HiCache``: real pages, real copies, every byte looked at."""
+"""The requests of a trace through a real ``HiCache``: real pages, copies, every byte looked at."""
 
 from __future__ import annotations
 

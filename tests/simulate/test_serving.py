@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -139,3 +141,32 @@ def test_what_does_not_fit_the_trace_is_refused(tmp_path: Path) -> None:
     other = read_trace(tmp_path / "trace.jsonl", TraceOptions(page_size=8))
     with pytest.raises(ValueError, match="in pages of 8 tokens, the format has 4"):
         Simulation(other, FORMAT, [])
+
+
+def found_by_a_list(trace: Trace, pages: int) -> list[int]:
+    """Tokens that a list of the pages in the order of their last use finds, written without a tree:
+    of the pages of one request the first one counts as used last.
+    """
+    order: OrderedDict[tuple[int, ...], None] = OrderedDict()
+    found = []
+    for request in trace.requests:
+        prefixes = [tuple(request.pages[: end + 1].tolist()) for end in range(len(request.pages))]
+        hit = list(takewhile(order.__contains__, prefixes))
+        found.append(len(hit) * PAGE)
+        for prefix in reversed(prefixes):
+            order[prefix] = None
+            order.move_to_end(prefix)
+        while len(order) > pages:
+            order.popitem(last=False)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_lru_is_that_of_a_plain_list(seed: int, tmp_path: Path) -> None:
+    trace = trace_of(tmp_path / "trace.jsonl", prompts(seed, 80, PAGE))
+    size = FORMAT.page_bytes
+    for device, host in ((0, 0), (4, 9), (9, 0), (9, 20), (15, 60)):
+        found = simulated(trace, Case("lru", "write_through", device * size, host * size))
+        on_device, anywhere = (found_by_a_list(trace, max(n, device)) for n in (device, host))
+        assert [hit for hit, _ in found] == on_device
+        assert [sum(hits) for hits in found] == anywhere

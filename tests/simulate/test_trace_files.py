@@ -52,9 +52,7 @@ def test_a_mooncake_trace(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block_size", [1, 4, 6, 12, 16, 40, 512])
 @pytest.mark.parametrize("page_size", [1, 4, 16, 64])
-def test_pages_share_what_the_tokens_share(
-    block_size: int, page_size: int, tmp_path: Path
-) -> None:
+def test_pages_share_what_the_tokens_share(block_size: int, page_size: int, tmp_path: Path) -> None:
     """Block ids and the token ids that they stand for give the same tree."""
     rng = np.random.default_rng(block_size * 100 + page_size)
     rows: list[dict[str, Any]] = []
@@ -170,7 +168,7 @@ def test_an_empty_file(rows: list[str], tmp_path: Path) -> None:
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="cannot read the trace .*nowhere"):
+    with pytest.raises(TraceError, match=r"cannot read the trace .*nowhere"):
         read_trace(tmp_path / "nowhere", TraceOptions())
     with pytest.raises(TraceError, match="cannot read the trace"):
         read_trace(tmp_path, TraceOptions())

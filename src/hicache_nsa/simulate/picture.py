@@ -14,6 +14,8 @@ from hicache_nsa.sizes import format_size
 
 GIB = 1 << 30
 INCHES = (8.0, 5.0)
+MARKERS = "osD^v<>"
+THICK, THIN = 4.0, 1.2  # of lines: where two are the same, the later, thinner one lies on the other
 Points = list[tuple[float, float]]
 
 
@@ -32,8 +34,9 @@ def draw(report: SimulationReport, file: str | Path) -> None:
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     whole = [result for result in report.results if result.bound_hit_tokens is not None]
-    for label, points in _lines(whole).items():
-        _plot(axes, points, label, marker="o", markersize=4)
+    for index, (label, points) in enumerate(_lines(whole).items()):
+        width = max(THICK - 0.7 * index, THIN)
+        _plot(axes, points, label, marker=MARKERS[index % len(MARKERS)], linewidth=width)
     for label, points in _bounds(whole).items():
         _plot(axes, points, label, linestyle="--", color="0.5")
     axes.set_xlabel("host tier, GiB")

@@ -84,6 +84,7 @@ def test_table_and_json(trace: Path, tmp_path: Path) -> None:
         assert row["device_hit_tokens"] == row["bound_hit_tokens"] == 6 * 512 * (1 + 2 + 3)
         assert row["host_hit_tokens"] == 0
     assert "60.0%" in run.stdout and "24 requests, 30,720 prompt tokens" in run.stdout
+    assert "Policy lru, write policy write_through." in run.stdout
 
 
 def test_all_combinations(trace: Path, tmp_path: Path) -> None:
@@ -102,6 +103,16 @@ def test_all_combinations(trace: Path, tmp_path: Path) -> None:
     )
 
 
+def test_a_narrow_terminal_loses_nothing(
+    trace: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")  # rich takes stdout for a terminal
+    text = invoke(trace, "--policy", "lru,fifo", "--prefill-rate", "9", "--bandwidth", "1").output
+    assert "\u2026" not in text
+    assert all(word in text for word in ("write_through", "256.00 GiB", "18,432", "estimate"))
+
+
 def test_no_device_tier(trace: Path, tmp_path: Path) -> None:
     options = ["--device", "0", "--host", "0,1GiB"]
     none, host = written_by(tmp_path / "out.json", trace, *options)["results"]
@@ -117,6 +128,7 @@ def test_flushes(trace: Path, tmp_path: Path) -> None:
     none, host = written_by(tmp_path / "out.json", trace, *options)["results"]
     assert (none["device_hit_tokens"], none["host_hit_tokens"]) == (6 * 512, 0)
     assert (host["device_hit_tokens"], host["host_hit_tokens"]) == (6 * 512, 6 * 512 * (2 + 3))
+    assert [none["bound_hit_tokens"], host["bound_hit_tokens"]] == [6 * 512, 6 * 512 * (1 + 2 + 3)]
     assert "flushed after requests: 12, 18." in invoke(trace, *options).output
 
 

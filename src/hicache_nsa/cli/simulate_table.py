@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rich.box import SIMPLE_HEAVY
 from rich.console import Console
 from rich.table import Table
@@ -11,52 +13,41 @@ from hicache_nsa.simulate.report import Result, SimulationReport
 from hicache_nsa.sizes import format_size
 
 PLAIN_WIDTH = 200  # where stdout is not a terminal
-HEADINGS = (
-    "device", "host", "requests", "device\nhit", "host\nhit", "device\nrate", "host\nrate",
-    "both", "bound",
-)  # fmt: skip
+Cell = Callable[[Result], str]
 
 
 def print_simulation(report: SimulationReport) -> None:
-    """Print ``report`` to stdout."""
-    console = Console(highlight=False, markup=False)
+    """Print ``report`` to stdout. A terminal that is too narrow breaks lines, and loses nothing."""
+    table = _table(report)
+    console, wide = (Console(highlight=False, markup=False, width=n) for n in (None, PLAIN_WIDTH))
     if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=PLAIN_WIDTH)
+        console = wide
+    else:
+        console.width = max(console.width, wide.measure(table).maximum)
     if report.results:
-        console.print(_table(report))
+        console.print(table)
     for line in _conclusions(report):
         console.print(line, soft_wrap=True)
 
 
 def _table(report: SimulationReport) -> Table:
     table = Table(box=SIMPLE_HEAVY, pad_edge=False, collapse_padding=True)
-    for heading in ("policy", "write policy"):
-        table.add_column(heading, no_wrap=True)
-    for heading in HEADINGS:
-        table.add_column(heading, justify="right", no_wrap=True)
-    timed = report.estimate is not None
-    for heading in ("TTFT p50\nestimate", "mean") if timed else ():
-        table.add_column(heading, justify="right", no_wrap=True)
+    cells = dict(NAMES if _varied(report) else {})
+    cells |= FIGURES
+    if any(result.requests < len(report.trace.requests) for result in report.results):
+        cells |= REQUESTS
+    if report.estimate is not None:
+        cells |= TIMES
+    for heading in cells:
+        table.add_column(heading, justify="left" if heading in NAMES else "right", no_wrap=True)
     for result in report.results:
-        table.add_row(*_cells(result), *(_times(result) if timed else ()))
+        table.add_row(*(cell(result) for cell in cells.values()))
     return table
 
 
-def _cells(result: Result) -> list[str]:
-    case = result.case
-    return [
-        case.policy,
-        case.write_policy,
-        _size(case.device_bytes),
-        _size(case.host_bytes),
-        f"{result.requests:,}",
-        f"{result.device_hit_tokens:,}",
-        f"{result.host_hit_tokens:,}",
-        _share(result, result.device_hit_tokens),
-        _share(result, result.host_hit_tokens),
-        _share(result, result.hit_tokens),
-        _share(result, result.bound_hit_tokens),
-    ]
+def _varied(report: SimulationReport) -> bool:
+    """Whether policies differ; else a line below the table names them."""
+    return len({(one.case.policy, one.case.write_policy) for one in report.results}) > 1
 
 
 def _size(nbytes: int) -> str:
@@ -68,10 +59,29 @@ def _share(result: Result, tokens: int | None) -> str:
     return "-" if rate is None else f"{rate:.1%}"
 
 
-def _times(result: Result) -> tuple[str, str]:
-    if result.ttft_ms is None:
-        return "-", "-"
-    return f"{result.ttft_ms['p50']:,.0f} ms", f"{result.ttft_ms['mean']:,.0f} ms"
+def _time(result: Result, figure: str) -> str:
+    return "-" if result.ttft_ms is None else f"{result.ttft_ms[figure]:,.0f} ms"
+
+
+NAMES: dict[str, Cell] = {
+    "policy": lambda one: one.case.policy,
+    "write policy": lambda one: one.case.write_policy,
+}
+FIGURES: dict[str, Cell] = {
+    "device": lambda one: _size(one.case.device_bytes),
+    "host": lambda one: _size(one.case.host_bytes),
+    "device\nhit": lambda one: f"{one.device_hit_tokens:,}",
+    "host\nhit": lambda one: f"{one.host_hit_tokens:,}",
+    "device\nrate": lambda one: _share(one, one.device_hit_tokens),
+    "host\nrate": lambda one: _share(one, one.host_hit_tokens),
+    "both": lambda one: _share(one, one.hit_tokens),
+    "bound": lambda one: _share(one, one.bound_hit_tokens),
+}
+REQUESTS: dict[str, Cell] = {"requests": lambda one: f"{one.requests:,}"}
+TIMES: dict[str, Cell] = {
+    "TTFT p50\nestimate": lambda one: _time(one, "p50"),
+    "mean\nestimate": lambda one: _time(one, "mean"),
+}
 
 
 def _conclusions(report: SimulationReport) -> list[str]:
@@ -83,6 +93,9 @@ def _conclusions(report: SimulationReport) -> list[str]:
         f"{format.name}, {format.token_bytes:,} B a token).",
         "Hits are tokens of whole pages; bound: what no policy exceeds with as much room (Belady).",
     ]
+    if report.results and not _varied(report):
+        case = report.results[0].case
+        lines.insert(1, f"Policy {case.policy}, write policy {case.write_policy}.")
     if report.flush_at:
         numbers = ", ".join(f"{number:,}" for number in report.flush_at)
         lines.append(f"The device was flushed after requests: {numbers}.")

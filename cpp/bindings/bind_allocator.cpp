@@ -13,13 +13,20 @@ void bind_allocator(nb::module_& m) {
     nb::class_<PageAllocator>(m, "PageAllocator", "Hands out the pages of one pool.")
         .def(
             "__init__",
-            [](PageAllocator* self, int64_t num_pages, const PageArray& reserved) {
-                new (self) PageAllocator(num_pages, items(reserved));
+            [](PageAllocator* self, int64_t num_pages, const PageArray& reserved,
+               std::optional<int64_t> ready) {
+                new (self) PageAllocator(num_pages, items(reserved), ready);
             },
-            "num_pages"_a, "reserved"_a.noconvert(),
-            "reserved: page ids that are never handed out.")
-        .def_prop_ro("num_pages", &PageAllocator::num_pages, "Pages, reserved ones included.")
+            "num_pages"_a, "reserved"_a.noconvert(), "ready"_a = nb::none(),
+            "reserved: page ids that are never handed out. ready: only the first so many pages are "
+            "there at the beginning; None: all.")
+        .def_prop_ro("num_pages", &PageAllocator::num_pages,
+                     "Pages, those that are reserved or not there yet included.")
         .def_prop_ro("total_pages", &PageAllocator::total_pages, "Pages that can be handed out.")
+        .def_prop_ro("ready_pages", &PageAllocator::ready_pages,
+                     "The first so many pages are there.")
+        .def("grow", &PageAllocator::grow, "ready"_a,
+             "Makes the first so many pages be there; fewer than there are: nothing.")
         .def_prop_ro("free_pages", &PageAllocator::free_pages)
         .def_prop_ro("num_extents", &PageAllocator::num_extents,
                      "Free extents: maximal runs of neighbouring free pages.")

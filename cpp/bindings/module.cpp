@@ -1,4 +1,7 @@
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+
+#include <utility>
 
 #include "backends/cuda/cuda_backend.h"
 #include "bindings/bindings.h"
@@ -35,6 +38,17 @@ NB_MODULE(_core, m) {
           "Index of the GPU that owns the memory at this address.");
     m.def("cuda_device_identity", &cuda_device_identity, "device"_a,
           "Name, unique id, bus and CUDA version of 'cuda' or 'cuda:<n>'.");
+    m.def("cuda_device_bus_id", &cuda_device_bus_id, "device"_a,
+          "Where 'cuda' or 'cuda:<n>' is on the PCI bus: '0000:1b:00.0'.");
+    m.def(
+        "measure_cuda_host_alloc",
+        [](const std::string& device, int64_t nbytes) {
+            nb::gil_scoped_release unlocked;
+            const HostAllocSeconds seconds = measure_cuda_host_alloc(device, nbytes);
+            return std::pair(seconds.alloc, seconds.free);
+        },
+        "device"_a, "nbytes"_a,
+        "Seconds that cudaHostAlloc and cudaFreeHost take for so many bytes.");
     bind_formats(m);
     bind_memory(m);
     bind_allocator(m);

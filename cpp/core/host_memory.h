@@ -1,41 +1,67 @@
-// One anonymous mapping that holds a host pool, faulted in by several threads.
+// The memory of a host pool: bytes, and how far they are made ready for use.
 //
-// A handle: copies share the mapping, the last one unmaps it. Mappings of 2 MiB and more start on a
-// huge-page border and ask for transparent huge pages. Debug builds put a guard zone in front of
-// and behind the bytes; check() finds writes that strayed into them.
+// A handle: copies share the bytes, the last one ends the preparation and gives them back.
 //
 // Thread-safe: the handle is immutable; whoever writes the bytes orders these writes.
-// Fork: the child has a copy-on-write view of the bytes and may drop the handle.
+// Fork: the child has a copy-on-write view of the bytes (of a file, the file's) and may drop the
+// handle; what waits throws std::runtime_error.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/anonymous_bytes.h"
+#include "core/host_bytes.h"
+#include "core/preparation.h"
 
 namespace hicache {
 
 class HostMemory {
   public:
-    // threads: how many fault the pages in, 0 = all cores. prefault=false maps without touching, so
-    // that memory is used only where it is written (sparse).
-    // most: bytes it may take, by somebody who knows better than available_memory(), which is asked
-    // otherwise, and only if the mapping is to be faulted in.
+    // An anonymous mapping, made ready as `preparation` says: by default all of it, now.
     // Throws: std::invalid_argument for negative arguments; std::bad_alloc with the numbers in
-    // what() if the mapping fails or is larger than that; before anything is mapped.
-    explicit HostMemory(int64_t nbytes, int threads = 0, bool prefault = true,
-                        std::optional<int64_t> most = std::nullopt);
+    // what() if it is larger than mapping.most, before anything is mapped; if the mapping fails, or
+    // its first bytes cannot be touched.
+    explicit HostMemory(int64_t nbytes, const PreparationOptions& preparation = {},
+                        const MappingOptions& mapping = {});
+
+    // Bytes that somebody else has mapped and keeps, a part of a file for instance.
+    // Throws: as above.
+    HostMemory(std::shared_ptr<const HostBytes> bytes, const PreparationOptions& preparation);
 
     [[nodiscard]] int64_t nbytes() const;
     [[nodiscard]] std::byte* data() const;
-    [[nodiscard]] static bool guarded();
+    [[nodiscard]] const HostBytes& bytes() const;
+    // What works less well than was asked for, for the user to know; empty if nothing does.
+    [[nodiscard]] const std::string& warning() const;
+    [[nodiscard]] static bool guarded() { return AnonymousBytes::guarded(); }
+
+    // See Preparation. Except for the counters and stop(), which does nothing there:
+    // Throws: std::runtime_error in a forked child.
+    [[nodiscard]] int64_t ready_bytes() const;
+    [[nodiscard]] int64_t step_bytes() const;
+    int64_t take_ready() const;
+    [[nodiscard]] bool ended() const;
+    [[nodiscard]] std::vector<PreparationNote> take_notes() const;
+    bool wait_ready(Timeout timeout = {}) const;
+    void attach(const std::shared_ptr<PinnedChunks>& chunks) const;
+    void detach(const std::shared_ptr<PinnedChunks>& chunks) const noexcept;
+    [[nodiscard]] Preparation::Registered registered() const;
+    void step() const;
+    void unhold() const;
+    void stop() const noexcept;
 
     // Throws: std::runtime_error with the offset of the first guard byte that was overwritten.
     void check() const;
 
   private:
-    class Mapping;
-    std::shared_ptr<Mapping> mapping_;
+    struct Shared;
+    [[nodiscard]] Preparation& preparation() const;
+
+    std::shared_ptr<Shared> shared_;
 };
 
 }  // namespace hicache

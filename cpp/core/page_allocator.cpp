@@ -19,26 +19,34 @@ int64_t valid_size(int64_t num_pages) {
 
 }  // namespace
 
-PageAllocator::PageAllocator(int64_t num_pages, std::span<const int64_t> reserved)
+PageAllocator::PageAllocator(int64_t num_pages, std::span<const int64_t> reserved,
+                             std::optional<int64_t> ready)
     : num_pages_(valid_size(num_pages)),
       reserved_((num_pages + 63) / 64),
       marked_((num_pages + 63) / 64),
       extents_(num_pages) {
     for (const int64_t page : reserved) {
-        if (!in_range(page)) {
+        if (page < 0 || page >= num_pages) {
             bad_argument("Reserved page ", page, " is outside the pool of ", num_pages, " pages.");
         }
         if (is_reserved(page)) bad_argument("Reserved page ", page, " is named twice.");
         reserved_[page >> 6] |= uint64_t{1} << (page & 63);
-        ++num_reserved_;
     }
-    std::vector<int64_t> borders(reserved.begin(), reserved.end());
-    borders.push_back(num_pages);
-    std::sort(borders.begin(), borders.end());
-    int64_t start = 0;
-    for (const int64_t border : borders) {
-        if (border > start) extents_.add({start, border - start});
-        start = border + 1;
+    if (ready.value_or(0) < 0) bad_argument("ready is ", *ready, "; it must not be negative.");
+    grow(ready.value_or(num_pages));
+}
+
+void PageAllocator::grow(int64_t ready) {
+    if (ready > num_pages_) {
+        bad_argument("Cannot grow to ", ready, " pages: the pool has ", num_pages_, ".");
+    }
+    while (ready_ < ready) {
+        const int64_t start = ready_;
+        while (ready_ < ready && !is_reserved(ready_))
+            ++ready_;
+        if (ready_ > start) extents_.add({start, ready_ - start});
+        for (; ready_ < ready && is_reserved(ready_); ++ready_)
+            ++num_reserved_;
     }
 }
 
@@ -76,9 +84,8 @@ void PageAllocator::unmark(std::span<const int64_t> pages) {
 void PageAllocator::reject(std::span<const int64_t> pages, size_t at) const {
     const int64_t page = pages[at];
     const auto place = message(" (entry ", at, " of ", pages.size(), "); nothing was freed.");
-    if (!in_range(page)) {
-        bad_argument("Cannot free page ", page, ": the pool has pages 0 to ", num_pages_ - 1,
-                     place);
+    if (!is_there(page)) {
+        bad_argument("Cannot free page ", page, ": the pool has pages 0 to ", ready_ - 1, place);
     }
     if (is_reserved(page)) bad_argument("Cannot free page ", page, ": it is reserved", place);
     if (extents_.is_free(page)) {
@@ -91,7 +98,7 @@ void PageAllocator::reject(std::span<const int64_t> pages, size_t at) const {
 void PageAllocator::free(std::span<const int64_t> pages) {
     for (size_t i = 0; i < pages.size(); ++i) {
         const int64_t page = pages[i];
-        if (!in_range(page) || is_reserved(page) || extents_.is_free(page) || !mark(page)) {
+        if (!is_there(page) || is_reserved(page) || extents_.is_free(page) || !mark(page)) {
             unmark(pages.first(i));
             reject(pages, i);
         }
@@ -108,7 +115,7 @@ void PageAllocator::free(std::span<const int64_t> pages) {
 
 bool PageAllocator::is_allocated(std::span<const int64_t> pages) const {
     return std::all_of(pages.begin(), pages.end(), [this](int64_t page) {
-        return in_range(page) && !is_reserved(page) && !extents_.is_free(page);
+        return is_there(page) && !is_reserved(page) && !extents_.is_free(page);
     });
 }
 
@@ -119,6 +126,10 @@ void PageAllocator::check() const {
         if (marked_[page >> 6] >> (page & 63) & 1) bad_state("page ", page, " is left marked");
         if (is_reserved(page) && extents_.is_free(page))
             bad_state("page ", page, " reserved and free");
+        if (!is_there(page)) {
+            if (extents_.is_free(page)) bad_state("page ", page, " free and not there yet");
+            continue;
+        }
         ++(is_reserved(page) ? reserved : extents_.is_free(page) ? free : allocated);
     }
     if (reserved != num_reserved_) {

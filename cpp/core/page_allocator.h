@@ -1,7 +1,8 @@
 // Hands out the pages of one pool.
 //
-// Every page is free, allocated or reserved (never handed out). free + allocated + reserved =
-// num_pages after every call. A failed call changes nothing.
+// Every page is free, allocated or reserved (never handed out), or not there yet: a pool may grow,
+// from its first page on. free + allocated + reserved = the pages that are there after every call.
+// A failed call changes nothing.
 //
 // Not thread-safe; callers serialise (the Python bindings hold the GIL).
 #pragma once
@@ -18,13 +19,21 @@ namespace hicache {
 
 class PageAllocator {
   public:
-    // reserved: page ids that are never handed out.
+    // reserved: page ids that are never handed out. ready: only the first so many pages are there
+    // at the beginning, nullopt = all.
     // Throws: std::invalid_argument for a size outside [0, 2^32 - 2], a reserved page out of range
-    // or named twice; std::bad_alloc.
-    PageAllocator(int64_t num_pages, std::span<const int64_t> reserved);
+    // or named twice, or ready outside [0, num_pages]; std::bad_alloc.
+    PageAllocator(int64_t num_pages, std::span<const int64_t> reserved,
+                  std::optional<int64_t> ready = std::nullopt);
 
     [[nodiscard]] int64_t num_pages() const { return num_pages_; }
-    [[nodiscard]] int64_t total_pages() const { return num_pages_ - num_reserved_; }
+    // Pages that are there and not reserved.
+    [[nodiscard]] int64_t total_pages() const { return ready_ - num_reserved_; }
+    // The first so many pages are there.
+    [[nodiscard]] int64_t ready_pages() const { return ready_; }
+    // Makes the first `ready` pages be there; fewer than there are: nothing.
+    // Throws: std::invalid_argument for more than num_pages.
+    void grow(int64_t ready);
     [[nodiscard]] int64_t free_pages() const { return extents_.pages(); }
     // How fragmented the free pages are: extents (maximal runs of them), and the longest one's
     // pages (0 when none is free). O(1).
@@ -49,7 +58,7 @@ class PageAllocator {
     void check() const;
 
   private:
-    [[nodiscard]] bool in_range(int64_t page) const { return page >= 0 && page < num_pages_; }
+    [[nodiscard]] bool is_there(int64_t page) const { return page >= 0 && page < ready_; }
     [[nodiscard]] bool is_reserved(int64_t page) const {
         return reserved_[page >> 6] >> (page & 63) & 1;
     }
@@ -58,7 +67,8 @@ class PageAllocator {
     [[noreturn]] void reject(std::span<const int64_t> pages, size_t at) const;
 
     int64_t num_pages_;
-    int64_t num_reserved_ = 0;
+    int64_t ready_ = 0;
+    int64_t num_reserved_ = 0;      // of the pages that are there
     LazyArray<uint64_t> reserved_;  // bit a page
     LazyArray<uint64_t> marked_;    // bit a page: seen in the list of the call in progress
     FreeExtents extents_;

@@ -174,6 +174,32 @@ TEST(PageAllocator, IsAllocatedNeedsAllOfThem) {
     EXPECT_FALSE(pages.is_allocated(Pages{-1}));
 }
 
+TEST(PageAllocator, GrowsFromItsFirstPageOn) {
+    PageAllocator pages(10, Pages{0, 5, 6}, 3);
+    EXPECT_EQ(pages.num_pages(), 10);
+    EXPECT_EQ(pages.total_pages(), 2);
+    const auto first = pages.allocate(2);
+    EXPECT_EQ(*first, (Pages{1, 2}));
+    EXPECT_FALSE(pages.allocate(1));
+    EXPECT_ERROR(pages.free(Pages{3}), std::invalid_argument, "the pool has pages 0 to 2");
+    EXPECT_FALSE(pages.is_allocated(Pages{3}));
+    pages.check();
+    pages.grow(2);  // less than there is
+    EXPECT_EQ(pages.total_pages(), 2);
+    pages.grow(6);
+    EXPECT_EQ(pages.total_pages(), 4);
+    pages.check();
+    pages.free(Pages{2});
+    EXPECT_EQ(pages.largest_extent(), 3);  // 2, 3 and 4: joined over the old border
+    pages.grow(10);
+    EXPECT_EQ(pages.total_pages(), 7);
+    EXPECT_EQ(*pages.allocate(3), (Pages{7, 8, 9}));
+    EXPECT_ERROR(pages.grow(11), std::invalid_argument, "Cannot grow to 11 pages");
+    EXPECT_ERROR(PageAllocator(4, Pages{}, -1), std::invalid_argument, "ready is -1");
+    EXPECT_ERROR(PageAllocator(4, Pages{}, 5), std::invalid_argument, "Cannot grow to 5");
+    pages.check();
+}
+
 class PageAllocatorRandom : public testing::TestWithParam<int> {};
 
 TEST_P(PageAllocatorRandom, AgreesWithTheNaiveModel) {

@@ -36,7 +36,7 @@ TransferPools::TransferPools(const PoolShape& shape)
       device_pages_(shape.device_pages),
       format_(format_of(shape)),
       layout_(format_, shape.layout, shape.host_pages),
-      host_(layout_.total_bytes()) {
+      host_(layout_.total_bytes(), shape.memory) {
     arrange(shape);
     fill_device(1);
     fill_host(2);

@@ -44,6 +44,7 @@ struct PoolShape {
     int64_t shift = 0;  // bytes by which device buffers miss their alignment
     std::string device = "cpu";
     CopyOptions options{};  // workers: as above
+    PreparationOptions memory{};
 };
 
 class TransferPools {
@@ -52,6 +53,7 @@ class TransferPools {
 
     TransferEngine& engine() { return *engine_; }
     [[nodiscard]] const PoolFormat& format() const { return format_; }
+    [[nodiscard]] const HostMemory& host_memory() const { return host_; }
     void drop_engine() { engine_.reset(); }
     [[nodiscard]] std::unique_ptr<TransferEngine> another_engine(const CopyOptions& options) const;
 

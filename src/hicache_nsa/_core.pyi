@@ -26,6 +26,12 @@ def cuda_device_of_address(address: int) -> int:
 def cuda_device_identity(device: str) -> str:
     """Name, unique id, bus and CUDA version of 'cuda' or 'cuda:<n>'."""
 
+def cuda_device_bus_id(device: str) -> str:
+    """Where 'cuda' or 'cuda:<n>' is on the PCI bus: '0000:1b:00.0'."""
+
+def measure_cuda_host_alloc(device: str, nbytes: int) -> tuple[float, float]:
+    """Seconds that cudaHostAlloc and cudaFreeHost take for so many bytes."""
+
 class PoolFormat:
     """Which buffers a page has and how many bytes each takes."""
 
@@ -72,11 +78,11 @@ class HostLayout:
         """First byte of one (buffer index, layer, page) in the pool."""
 
 class HostMemory:
-    """One anonymous mapping that holds a host pool."""
+    """The memory of a host pool."""
 
-    def __init__(self, nbytes: int, *, threads: int = 0, prefault: bool = True, most: int | None = None) -> None:
+    def __init__(self, nbytes: int, *, threads: int = 0, prefault: bool = True, huge_pages: str = 'transparent', node: int = -1, first_bytes: int = 4611686018427387904, step_bytes: int = 134217728, held: bool = False, most: int | None = None) -> None:
         """
-        Maps nbytes and touches them with several threads (0: one a core). MemoryError with the numbers if the mapping fails or is larger than most, which whoever asked the memory budget gives; without it a touched mapping must fit into available memory.
+        Maps nbytes; several threads (0: one a core) touch them, the first first_bytes before it returns. MemoryError with the numbers if the mapping fails or is larger than most, which whoever asked the memory budget gives; without it a mapping that is touched must fit into available memory.
         """
 
     @property
@@ -85,6 +91,20 @@ class HostMemory:
     @property
     def address(self) -> int:
         """Address of the first byte; 0 for an empty mapping."""
+
+    @property
+    def huge_pages(self) -> str:
+        """off, transparent or explicit: what the mapping got."""
+
+    @property
+    def node(self) -> int:
+        """
+        NUMA node that pages are taken from where it has room, -1: none in particular.
+        """
+
+    @property
+    def warning(self) -> str:
+        """What works less well than was asked for; empty if nothing does."""
 
     @property
     def guarded(self) -> bool:
@@ -96,19 +116,59 @@ class HostMemory:
     def check(self) -> None:
         """RuntimeError naming the offset if a guard zone was overwritten."""
 
+    @property
+    def ready_bytes(self) -> int:
+        """
+        The first so many bytes are touched, and registered with every engine there is.
+        """
+
+    @property
+    def registered_bytes(self) -> tuple[int, int]:
+        """Bytes that are registered with a GPU, and bytes that it refused."""
+
+    def take_ready(self) -> tuple[int, bool, list[tuple[bool, str]]]:
+        """
+        (ready bytes, whether nothing more will be ready, notes since the last call as (is an error, text)). The bytes may be in use from now on: an engine that is made later registers those before it returns.
+        """
+
+    def wait_ready(self, timeout: float | None = None) -> bool:
+        """
+        Waits until all bytes are ready; seconds, False at the limit. RuntimeError if they never will be.
+        """
+
+    def step(self) -> None:
+        """
+        Of memory that is held: makes step_bytes more ready, and waits for them.
+        """
+
+    def unhold(self) -> None:
+        """Makes the rest of memory that is held ready."""
+
+    def stop(self) -> None:
+        """Ends the preparation; what is ready stays so. Idempotent."""
+
 class PageAllocator:
     """Hands out the pages of one pool."""
 
-    def __init__(self, num_pages: int, reserved: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
-        """reserved: page ids that are never handed out."""
+    def __init__(self, num_pages: int, reserved: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], ready: int | None = None) -> None:
+        """
+        reserved: page ids that are never handed out. ready: only the first so many pages are there at the beginning; None: all.
+        """
 
     @property
     def num_pages(self) -> int:
-        """Pages, reserved ones included."""
+        """Pages, those that are reserved or not there yet included."""
 
     @property
     def total_pages(self) -> int:
         """Pages that can be handed out."""
+
+    @property
+    def ready_pages(self) -> int:
+        """The first so many pages are there."""
+
+    def grow(self, ready: int) -> None:
+        """Makes the first so many pages be there; fewer than there are: nothing."""
 
     @property
     def free_pages(self) -> int: ...

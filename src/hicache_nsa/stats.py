@@ -16,6 +16,8 @@ class TierStats:
     pinned_pages: those of the locked ones that pins protect.
     free_extents: runs of neighbouring pages that the free pages form. largest_free_extent: pages
     of the longest one. Many short ones: what is allocated next lies scattered.
+    total_bytes: of the tier's pool. ready_bytes: of it, ready for use; while the host tier is still
+    getting ready, ``total_pages`` are those that are.
     """
 
     total_pages: int
@@ -26,6 +28,8 @@ class TierStats:
     pinned_pages: int = 0
     free_extents: int = 0
     largest_free_extent: int = 0
+    total_bytes: int = 0
+    ready_bytes: int = 0
 
 
 @dataclass

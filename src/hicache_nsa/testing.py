@@ -1,4 +1,7 @@
-"""Hooks for tests: keep copies in flight, make one fail. They act on the real transfer engine."""
+"""Hooks for tests: keep copies in flight, make one fail, make a host pool ready step by step.
+
+They act on the real transfer engine and on real memory.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from hicache_nsa.pools import HostPool
 from hicache_nsa.transfer import TransferEngine
 
 if TYPE_CHECKING:
@@ -30,6 +34,42 @@ def hold(cache: HiCache | TransferEngine, direction: str) -> Iterator[None]:
 def fail_next(cache: HiCache | TransferEngine, direction: str, after_pages: int = 0) -> None:
     """The next copy submitted in ``direction`` fails after ``after_pages`` whole pages."""
     _engine(cache).fail_next(direction, after_pages)
+
+
+@contextmanager
+def hold_preparation() -> Iterator[None]:
+    """Memory of host pools that is made inside stops getting ready after ``prepare_first`` bytes.
+
+    From there on ``step_preparation`` and ``finish_preparation`` make more of it ready. What waits
+    for all of it (``HostPool.wait_ready``, engines alone, ``acks="poll"``) waits for those calls.
+    """
+    HostPool._preparation_held, before = True, HostPool._preparation_held
+    try:
+        yield
+    finally:
+        HostPool._preparation_held = before
+
+
+def step_preparation(cache: HiCache | HostPool) -> int:
+    """``prepare_step`` more bytes of held memory get ready; returns how many are, once they are.
+
+    A GPU's chunks are ready as a whole only.
+    """
+    pool = _host_pool(cache)
+    pool.memory.step()
+    return pool.ready_bytes
+
+
+def finish_preparation(cache: HiCache | HostPool) -> None:
+    """Let the rest of held memory get ready, in the background as without a hold."""
+    _host_pool(cache).memory.unhold()
+
+
+def _host_pool(cache: HiCache | HostPool) -> HostPool:
+    pool = cache if isinstance(cache, HostPool) else getattr(cache, "host_pool", None)
+    if not isinstance(pool, HostPool):
+        raise TypeError(f"expected a HiCache or a HostPool, got {type(cache).__name__}")
+    return pool
 
 
 def _engine(cache: HiCache | TransferEngine) -> TransferEngine:

@@ -136,8 +136,9 @@ class TransferEngine:
         0 chooses.
     link_curve: what copies cost, for ``auto``; None: measured once a machine, see the module
         ``link_curve``.
-    pin_memory: ``auto`` pins the host pool for a GPU and warns if the system refuses, True raises
-        then, False leaves it pageable.
+    pin_memory: ``auto`` pins the host pool for a GPU; chunks that the system refuses stay pageable,
+        with a warning, and their pages are copied slower. True raises then, False pins none.
+    wait_ready: until all of the host pool is. False: see ``HostPool.begin_service``.
     An engine that is dropped without ``close()`` finishes its copies first: they use its pools.
 
     Raises:
@@ -158,6 +159,7 @@ class TransferEngine:
         pin_chunk_bytes: int | str = 0,
         staging_bytes: int | str = 0,
         link_curve: _core.LinkCurve | None = None,
+        wait_ready: bool = True,
     ) -> None:
         if device_pool.format != host_pool.format:
             raise ValueError(
@@ -186,7 +188,7 @@ class TransferEngine:
                 device_pool.device,
                 device_pool.num_pages,
                 device_pool.native_buffers,
-                host_pool.memory,
+                host_pool.memory_for(device_pool.device),
                 host_pool.native_layout,
                 options["workers"],
                 io_backend,
@@ -200,6 +202,11 @@ class TransferEngine:
             raise HiCacheError(str(error)) from error
         if self._native.warning:
             warnings.warn(self._native.warning, RuntimeWarning, stacklevel=2)
+        try:
+            host_pool.begin_service(wait_ready)
+        except BaseException:
+            self.close()  # whoever holds the error holds this object, too
+            raise
 
     def save(
         self,
@@ -347,10 +354,7 @@ class TransferEngine:
             native_check(self._open())
 
     def close(self) -> None:
-        """Finish what is in flight (holds are opened), end the threads and let go of the memory.
-
-        Idempotent.
-        """
+        """Finish what is in flight (holds open), end the threads, drop the memory. Idempotent."""
         native = self._native
         if native is not None and self._pid == os.getpid():
             native.close()

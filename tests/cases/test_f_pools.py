@@ -202,6 +202,17 @@ def test_f51_making_the_pool_does_not_stop_other_threads():
     assert len(gaps) > 2
 
 
+def test_f51_memory_that_gets_ready_in_the_background_does_not_stop_other_threads():
+    for wait in (True, False):  # to the end, or closed in the middle
+        with heartbeat(0.25) as gaps:
+            cache = hc.HiCache(FORMAT, device_pages=4, host_size="256MiB", prepare_first=0)
+            while wait and cache.stats().host.ready_bytes < cache.host_pool.nbytes:
+                cache.free(cache.allocate(1))
+                time.sleep(0.001)
+            cache.close()
+        assert wait is False or len(gaps) > 2
+
+
 def test_f51_waiting_does_not_stop_other_threads():
     a = list(range(8))
     with CaseCache(16, 16) as c:

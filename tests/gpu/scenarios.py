@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from apart import CANNOT
-from gpu_pools import WAYS, Pools, format_of, gappy_format, torch
+from gpu_pools import LAYOUTS, WAYS, Pools, content, format_of, gappy_format, torch
 from mirror import Mirror
 
 import hicache_nsa as hc
@@ -29,8 +29,8 @@ CHUNK = PAGES * FORMAT.page_bytes // 3
 assert CHUNK % PAGE == 0
 
 
-def host_pool() -> hc.HostPool:
-    host = hc.HostPool(FORMAT, pages=PAGES)
+def host_pool(layout: str = "page_first") -> hc.HostPool:
+    host = hc.HostPool(FORMAT, pages=PAGES, layout=layout)
     assert host.nbytes == 3 * CHUNK and host.memory.address % PAGE == 0
     return host
 
@@ -103,10 +103,11 @@ def refused_chunks() -> None:
             with pytest.warns(RuntimeWarning, match=f"chunk {chunk + 1} of 3.*stays pageable"):
                 pools = pools_of(**options)
             cuda_works()
-        nothing_is_registered(host, CHUNK)
         with pools:
+            assert host.memory_kind.pinned_bytes == 2 * CHUNK
+            assert host.memory_kind.pageable_bytes == CHUNK
             copies_are_right(pools)
-            assert pools.engine.counters()["d2h"]["direct"] == 3
+        nothing_is_registered(host, CHUNK)
         for way in WAYS:  # what was refused once is pinned when it can be
             with without_warnings(), pools_of(io_backend=way, pin_memory=True, **options) as p:
                 copies_are_right(p)
@@ -119,6 +120,110 @@ def without_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         yield
+
+
+def mixed_pools() -> None:
+    """One of 3 chunks is pageable: every way, layout and direction, pages of both kinds."""
+    for layout in LAYOUTS:
+        for refused in (0, 2):
+            for way in ("auto", *WAYS):
+                host = host_pool(layout)
+                options: dict[str, Any] = {"host": host, "pin_chunk_bytes": CHUNK}
+                with (
+                    no_access(host.memory.address + refused * CHUNK + PAGE),
+                    pytest.warns(RuntimeWarning, match=f"chunk {refused + 1} of 3"),
+                ):
+                    pools = pools_of(io_backend=way, **options)
+                cuda_works()
+                with pools:
+                    copies_are_right(pools, refused)
+                    mixed_copies(pools, refused, way)
+                cuda_works()
+                nothing_is_registered(host, CHUNK)
+
+
+def mixed_copies(pools: Pools, refused: int, way: str) -> None:
+    """Pages on one side of the border, on the other, and across it."""
+    mirror = Mirror(pools, 1)
+    third = PAGES // 3
+    fast = np.arange(4) + (third if refused == 0 else 0)
+    slow = np.arange(4) + refused * third
+    across = np.arange(-2, 2) + (third if refused == 0 else 2 * third)
+    device = np.arange(4)
+    for host, is_fast in ((fast, True), (slow, False), (across, False)):
+        for direction in ("d2h", "h2d"):
+            before = pools.engine.counters()[direction]
+            mirror.submit(direction, host, device).wait(30)
+            after = pools.engine.counters()[direction]
+            taken = {each for each in WAYS if after[each] > before[each]}
+            if pools.host.layout != "layer_first" and way != "auto":
+                assert taken == {way if is_fast else "direct"}, (taken, host, direction)
+            device = np.roll(device + 1, 1) % pools.device.num_pages
+    mirror.settle()
+
+
+def refused_in_the_background() -> None:
+    """Two chunks may be pinned, the third is refused while a cache serves."""
+    for must in (False, True):
+        with testing.hold_preparation(), without_warnings():
+            cache = hc.HiCache(
+                FORMAT, device="cuda", device_pages=32, host_pages=PAGES, link_curve=CURVE,
+                pin_memory=must or "auto", prepare_first=CHUNK, prepare_step=CHUNK,
+            )  # fmt: skip
+        before = faults()
+        with cache:
+            assert cache.stats().host.ready_bytes == CHUNK
+            assert testing.step_preparation(cache) == 2 * CHUNK
+            assert cache.stats().host.total_pages == 2 * CHUNK // FORMAT.page_bytes
+            ready = testing.step_preparation(cache)
+            require_faults(before)
+            assert ready == (2 if must else 3) * CHUNK
+            if must:
+                with pytest.raises(hc.HiCacheError, match=r"chunk 3 of 3.*cudaErrorMemory"):
+                    cache.poll()
+            else:
+                with pytest.warns(RuntimeWarning, match=r"chunk 3 of 3.*cudaErrorMemory") as told:
+                    cache.poll()
+                assert len(told) == 1
+            cuda_works()
+            assert cache.host_pool.memory_kind.pinned_bytes == 2 * CHUNK
+            assert cache.stats().host.total_pages == ready // FORMAT.page_bytes
+            with without_warnings():
+                there_and_back(cache)
+        cuda_works()
+
+
+def there_and_back(cache: hc.HiCache) -> None:
+    """Prompts that fill the host tier, each loaded back and compared."""
+    size = FORMAT.page_size
+    for number in range(cache.stats().host.total_pages // 2):
+        pages = cache.allocate(2)
+        for index, page in enumerate(pages):
+            for name, layer, tensor in device_tensors(cache):
+                data = content(2 * number + index, name, layer, tensor[page].numel())
+                tensor[page].copy_(torch.from_numpy(data))
+        cache.insert([number] * 2 * size, pages)
+        assert cache.drain(30)
+    cache.evict_device(10**6)
+    assert cache.stats().failed_saves == 0
+    for number in range(cache.stats().host.total_pages // 2):
+        match = cache.match_prefix([number] * 2 * size)
+        assert match.host_tokens == 2 * size
+        with cache.load_back(match) as load:
+            assert load.wait(30)
+            for index, page in enumerate(load.pages):
+                for name, layer, tensor in device_tensors(cache):
+                    data = content(2 * number + index, name, layer, tensor[page].numel())
+                    assert np.array_equal(tensor[page].cpu().numpy().reshape(-1), data)
+        cache.check()
+
+
+def device_tensors(cache: hc.HiCache) -> Iterator[tuple[str, int, Any]]:
+    for buffer in FORMAT.buffers:
+        for layer, tensor in zip(
+            buffer.layers, cache.device_pool.buffers[buffer.name], strict=True
+        ):
+            yield buffer.name, layer, tensor
 
 
 def pinned_by_somebody() -> None:
@@ -234,11 +339,11 @@ def no_host_pointers() -> None:
 
 
 def pin_limit() -> None:
-    """64 MiB may be pinned and 1 GiB is asked for: the pool is pageable, and says so once."""
+    """64 MiB may be pinned and 1 GiB is asked for: the rest is pageable, which is said once."""
     limit = 64 << 20
     registered = ctypes.CDLL(None).hicache_test_registered
     registered.restype = ctypes.c_size_t
-    for chunk, where in ((0, "chunk 1 of 1"), (limit // 2, "chunk 3 of 32")):
+    for chunk, where in ((0, "chunk 1 of 8"), (limit // 2, "chunk 3 of 32")):
         host = hc.HostPool(FORMAT, size=1 << 30, prefault=False)
         before = faults()
         options = {"host": host, "pin_chunk_bytes": chunk}
@@ -246,7 +351,8 @@ def pin_limit() -> None:
             pools = pools_of(**options)
         require_faults(before)
         assert [each.category for each in told].count(RuntimeWarning) == 1
-        assert registered() == 0
+        pinned = limit if chunk else 0
+        assert registered() == host.memory_kind.pinned_bytes == pinned
         cuda_works()
         with pools:
             last = host.num_pages - 1
@@ -255,6 +361,7 @@ def pin_limit() -> None:
             assert pools.engine.load([0, last], [3, 2]).wait(30)
             assert pools.device_holds(3, 0) and pools.device_holds(2, last)
             assert pools.engine.save([3], [last]).wait(30) and pools.host_holds(last, 0)
+        assert registered() == 0
         with pytest.raises(hc.HiCacheError, match=f"{where}.*cudaErrorMemoryAllocation"):
             pools_of(pin_memory=True, **options)
         cuda_works()
@@ -268,6 +375,8 @@ SCENARIOS: dict[str, Callable[[], None]] = {
     run.__name__: run
     for run in (
         refused_chunks,
+        mixed_pools,
+        refused_in_the_background,
         pinned_by_somebody,
         partly_pinned_in_front,
         partly_pinned_inside,

@@ -12,6 +12,7 @@ from apart import Apart, driver_faults
 
 PLAIN = (
     "refused_chunks",
+    "mixed_pools",
     "pinned_by_somebody",
     "partly_pinned_in_front",
     "partly_pinned_inside",
@@ -21,6 +22,7 @@ PLAIN = (
 FAULTS = {
     "no_host_pointers": {"HICACHE_TEST_NO_HOST_POINTERS": "1"},
     "pin_limit": {"HICACHE_TEST_PIN_LIMIT": str(64 << 20)},
+    "refused_in_the_background": {"HICACHE_TEST_PIN_LIMIT": str(2 * 1_380_352)},  # two chunks
 }
 
 
@@ -36,8 +38,16 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apart]:
     scenarios.close()
 
 
-def test_f29_a_chunk_that_cannot_be_pinned_is_told_and_the_others_are_given_back(apart) -> None:
+def test_f29_a_chunk_that_cannot_be_pinned_is_told_and_all_are_given_back(apart) -> None:
     apart.passes("refused_chunks")
+
+
+def test_f29_copies_of_a_pool_that_is_pinned_in_part_are_right(apart) -> None:
+    apart.passes("mixed_pools")
+
+
+def test_f29_a_chunk_that_is_refused_while_a_cache_serves(apart) -> None:
+    apart.passes("refused_in_the_background")
 
 
 def test_f29_what_somebody_else_pinned_is_used_and_left_alone(apart) -> None:

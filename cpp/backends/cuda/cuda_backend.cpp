@@ -1,6 +1,7 @@
 #include "backends/cuda/cuda_backend.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <stdexcept>
 #include <utility>
@@ -36,8 +37,7 @@ BackendSetup fit_records(int device, BackendSetup setup) {
 // Copies between one device and the host. See cuda_lane.h for how.
 class CudaBackend : public Backend {
   public:
-    CudaBackend(int device, BackendSetup setup)
-        : pool_(device, setup.host, setup.options), shared_(device, fit_records(device, setup)) {
+    CudaBackend(int device, BackendSetup setup) : shared_(device, fit_records(device, setup)) {
         const DeviceScope scope(device);
         require(load_kernels(), "Loading the kernels");
         for (const Direction direction : kDirections)
@@ -50,15 +50,16 @@ class CudaBackend : public Backend {
             throw;
         }
         const auto& asked = setup.options.way;
-        if (asked && *asked != Way::kDirect && !pool_.pinned()) {
+        const PinnedPool& pool = shared_.pool;
+        if (asked && *asked != Way::kDirect && !pool.pinned()) {
             warning_ += message("io_backend '", name(*asked),
                                 "' needs a pinned host pool; copies go by copy engine. ");
-        } else if (asked != Way::kDirect && pool_.pinned() && pool_.device_address() == 0) {
+        } else if (asked != Way::kDirect && pool.pinned() && pool.device_address() == 0) {
             warning_ +=
                 "This GPU does not see a host pool that was pinned in several chunks at one "
                 "address; copies go straight by copy engine. ";
         }
-        warning_ += pool_.warning();
+        warning_ += pool.warning();
     }
     ~CudaBackend() override {
         CudaBackend::close(0);
@@ -101,7 +102,7 @@ class CudaBackend : public Backend {
             each.notify_all();
         for (auto& each : lanes_)
             each->join();
-        pool_.unpin();
+        shared_.pool.unpin();
     }
 
     void check() const override {
@@ -136,15 +137,17 @@ class CudaBackend : public Backend {
         const BackendSetup& setup = shared_.setup;
         const int asked = setup.options.kernel_blocks;
         const int blocks = asked > 0 ? asked : kDefaultBlocks;
-        const CopyEngine engine(setup.host.data(), pool_.cut_bytes(), pool_.pinned());
+        const PinnedPool& pool = shared_.pool;
+        const CopyEngine engine(setup.host.data(), pool.cut_bytes(), true);
+        const CopyEngine singles(setup.host.data(), pool.cut_bytes(), false);
         CudaLane::Ways ways;
         WayLimits limits{setup.options.way, 0, 0};
         ways[static_cast<size_t>(Way::kDirect)] =
             std::make_unique<DirectWay>(setup.geometry, engine, shared_.events);
-        if (pool_.device_address() != 0) {
+        if (pool.device_address() != 0) {
             limits.kernel_blocks = blocks;
             ways[static_cast<size_t>(Way::kKernel)] = std::make_unique<KernelWay>(
-                setup.geometry, pool_.device_address(), blocks, shared_.events);
+                setup.geometry, pool.device_address(), blocks, shared_.events);
             if (auto ring = make_ring()) {
                 limits.bay_bytes = ring->bay_bytes();
                 ways[static_cast<size_t>(Way::kStaged)] =
@@ -152,10 +155,11 @@ class CudaBackend : public Backend {
                                                 priority_of(direction), shared_.events);
             }
         }
-        return std::make_unique<CudaLane>(shared_, direction, std::move(ways), limits);
+        return std::make_unique<CudaLane>(
+            shared_, direction, std::move(ways),
+            std::make_unique<DirectWay>(setup.geometry, singles, shared_.events), limits);
     }
 
-    PinnedPool pool_;
     mutable LaneShared shared_;
     std::array<std::unique_ptr<CudaLane>, 2> lanes_;
     std::string warning_;
@@ -193,6 +197,14 @@ int cuda_device_of_address(uint64_t address) {
         bad_state("The memory at ", address, " is no device memory.");
     }
     return attributes.device;
+}
+
+std::string cuda_device_bus_id(const std::string& device) {
+    std::array<char, 32> id{};
+    cuda::require(cudaDeviceGetPCIBusId(id.data(), static_cast<int>(id.size()) - 1,
+                                        cuda_device_index(device)),
+                  "Asking for the bus id of '", device, "'");
+    return id.data();
 }
 
 std::string cuda_device_identity(const std::string& device) {

@@ -23,6 +23,9 @@ extern const bool kCudaBackendBuilt;
 // Throws: std::runtime_error if it is no device memory.
 [[nodiscard]] int cuda_device_of_address(uint64_t address);
 
+// Where the device is on the PCI bus, "0000:1b:00.0". Throws: as cuda_device_index().
+[[nodiscard]] std::string cuda_device_bus_id(const std::string& device);
+
 // What tells this device and its driver from others: name, unique id, bus, version of the driver's
 // CUDA. Throws: as cuda_device_index().
 [[nodiscard]] std::string cuda_device_identity(const std::string& device);
@@ -30,5 +33,13 @@ extern const bool kCudaBackendBuilt;
 // Measures what copies cost between this device and pinned host memory, in less than a second, with
 // 64 MiB of both. Throws: as cuda_device_index(); std::runtime_error if there is no memory.
 [[nodiscard]] LinkCurve measure_cuda_link(const std::string& device);
+
+// Seconds that cudaHostAlloc and cudaFreeHost take for so many bytes; for comparisons.
+// Throws: as cuda_device_index(); std::runtime_error if there is no memory.
+struct HostAllocSeconds {
+    double alloc;
+    double free;
+};
+[[nodiscard]] HostAllocSeconds measure_cuda_host_alloc(const std::string& device, int64_t nbytes);
 
 }  // namespace hicache

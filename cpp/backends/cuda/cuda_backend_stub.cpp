@@ -26,11 +26,19 @@ int cuda_device_of_address(uint64_t address) {
     refuse(message("Memory at ", address));
 }
 
+std::string cuda_device_bus_id(const std::string& device) {
+    refuse(message("Device '", device, "'"));
+}
+
 std::string cuda_device_identity(const std::string& device) {
     refuse(message("Device '", device, "'"));
 }
 
 LinkCurve measure_cuda_link(const std::string& device) {
+    refuse(message("Device '", device, "'"));
+}
+
+HostAllocSeconds measure_cuda_host_alloc(const std::string& device, int64_t) {
     refuse(message("Device '", device, "'"));
 }
 

@@ -51,10 +51,12 @@ int priority_of(Direction direction) {
     return direction == Direction::kHostToDevice ? highest : lowest;
 }
 
-CudaLane::CudaLane(LaneShared& shared, Direction direction, Ways ways, const WayLimits& limits)
+CudaLane::CudaLane(LaneShared& shared, Direction direction, Ways ways,
+                   std::unique_ptr<CopyWay> pageable, const WayLimits& limits)
     : shared_(shared),
       direction_(direction),
       ways_(std::move(ways)),
+      pageable_(std::move(pageable)),
       limits_(limits),
       stream_(make_stream(direction)) {}
 
@@ -99,8 +101,8 @@ void CudaLane::submit(std::shared_ptr<CopyJob> job) {
 bool CudaLane::queued_at_once(Queued& copy) const {
     const CopyOrder& order = copy.job->order();
     if (order.plan.num_pages() * order.page_bytes > kSmallCopy || !startable(*copy.job) ||
-        !host_fences(order).empty() || copy.error || shared_.closing)
-        return false;
+        !host_fences(order).empty() || copy.error || shared_.closing || !pinned(order))
+        return false;  // calls that copy pageable memory wait for the stream
     try {
         copy.planned = plan(order);
         return copy.planned->estimate.queueing <= kShortQueueing;
@@ -169,8 +171,13 @@ void CudaLane::queue_first(Lock& lock, std::optional<std::string> error) {
     may_finish_.notify_one();
 }
 
+bool CudaLane::pinned(const CopyOrder& order) const {
+    return shared_.pool.pinned(*shared_.setup.geometry, order);
+}
+
 PlannedWay CudaLane::plan(const CopyOrder& order) const {
-    return choose_way(*shared_.setup.geometry, order, *shared_.setup.options.link_curve, limits_);
+    const WayLimits limits = pinned(order) ? limits_ : WayLimits{Way::kDirect, 0, 0};
+    return choose_way(*shared_.setup.geometry, order, *shared_.setup.options.link_curve, limits);
 }
 
 void CudaLane::expect_end(CopyJob& job, double seconds) {
@@ -180,9 +187,9 @@ void CudaLane::expect_end(CopyJob& job, double seconds) {
     job.expect_end(idle_from_, takes);
 }
 
-CopyWay& CudaLane::take(Way way) {
+CopyWay& CudaLane::take(Way way, bool pinned) {
     shared_.setup.counters[index(direction_)]->took(way);
-    CopyWay* const next = ways_[static_cast<size_t>(way)].get();
+    CopyWay* const next = pinned ? ways_[static_cast<size_t>(way)].get() : pageable_.get();
     if (way_ != nullptr && way_ != next) way_->join(stream_);
     way_ = next;
     return *next;
@@ -206,7 +213,8 @@ CudaLane::Queued CudaLane::queue(const Queued& waiting, std::optional<std::strin
         order_after_fences(order, stream_);
         const auto [choice, estimate] = waiting.planned ? *waiting.planned : plan(order);
         expect_end(*queued.job, estimate.total);
-        take(choice.way).queue(order, choice.group_layers, stream_, *queued.gate, queued.held);
+        take(choice.way, pinned(order))
+            .queue(order, choice.group_layers, stream_, *queued.gate, queued.held);
     } catch (const std::exception& failure) {
         queued.error = failure.what();
         mark_end(queued);

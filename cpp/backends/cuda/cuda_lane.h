@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "backends/cuda/copy_way.h"
+#include "backends/cuda/pinned_pool.h"
 #include "transfer/backend.h"
 #include "transfer/way_choice.h"
 
@@ -31,11 +32,13 @@ struct LaneShared {
     LaneShared(int device_index, BackendSetup backend_setup)
         : device(device_index),
           setup(std::move(backend_setup)),
+          pool(device, setup.host, setup.options),
           events(std::make_shared<EventPool>(device)),
           waiters(std::make_shared<FlagWaiters>()) {}
 
     const int device;
     const BackendSetup setup;
+    PinnedPool pool;
     const std::shared_ptr<EventPool> events;
     const std::shared_ptr<FlagWaiters> waiters;
     std::mutex mutex;                                  // guards the queues of both lanes
@@ -52,9 +55,11 @@ class CudaLane {
   public:
     using Ways = std::array<std::unique_ptr<CopyWay>, kWays>;
 
-    // ways: those that the limits say are possible.
+    // ways: those that the limits say are possible, for copies whose host pages are all pinned.
+    // pageable: by copy engine too, for all other ones.
     // Requires: the device is current. Throws: std::runtime_error if CUDA refuses a stream.
-    CudaLane(LaneShared& shared, Direction direction, Ways ways, const WayLimits& limits);
+    CudaLane(LaneShared& shared, Direction direction, Ways ways, std::unique_ptr<CopyWay> pageable,
+             const WayLimits& limits);
     ~CudaLane();  // requires: shared.closing
     CudaLane(const CudaLane&) = delete;
     CudaLane& operator=(const CudaLane&) = delete;
@@ -97,8 +102,9 @@ class CudaLane {
     [[nodiscard]] PlannedWay plan(const CopyOrder& order) const;
     [[nodiscard]] Queued queue(const Queued& waiting, std::optional<std::string> error);
     void mark_end(Queued& copy) noexcept;
+    [[nodiscard]] bool pinned(const CopyOrder& order) const;
     void expect_end(CopyJob& job, double seconds);
-    [[nodiscard]] CopyWay& take(Way way);
+    [[nodiscard]] CopyWay& take(Way way, bool pinned);
     void finish_copies();
     void wait_landed(Queued& copy);
     void end(Queued& copy);
@@ -106,6 +112,7 @@ class CudaLane {
     LaneShared& shared_;
     const Direction direction_;
     const Ways ways_;
+    const std::unique_ptr<CopyWay> pageable_;
     const WayLimits limits_;
     cudaStream_t stream_ = nullptr;
     CopyWay* way_ = nullptr;  // of the copy queued last

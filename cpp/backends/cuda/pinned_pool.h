@@ -1,25 +1,35 @@
-// The host pool as the device sees it: pinned where the system allows it.
+// The host pool as the device sees it: chunks that are pinned, and chunks that had to stay
+// pageable.
+//
+// Chunks are pinned as the pool's memory gets ready: the first ones in the constructor, the others
+// meanwhile. Thread-safe, but for unpin().
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
 
-#include "backends/cuda/pinned_regions.h"
 #include "core/host_memory.h"
+#include "core/pinned_chunks.h"
+#include "transfer/copy_geometry.h"
+#include "transfer/copy_job.h"
 #include "transfer/copy_options.h"
 
 namespace hicache::cuda {
 
 class PinnedPool {
   public:
-    // Throws: std::runtime_error if pinning is kAlways and the system refuses.
+    // Throws: std::runtime_error if pinning is kAlways and the system refuses one of the first
+    // chunks, or if a part of one is registered by somebody else.
     PinnedPool(int device, HostMemory host, const CopyOptions& options);
     ~PinnedPool() { unpin(); }
     PinnedPool(const PinnedPool&) = delete;
     PinnedPool& operator=(const PinnedPool&) = delete;
 
-    [[nodiscard]] bool pinned() const { return regions_ && regions_->pinned(); }
+    // Whether some chunk is pinned, or may still be.
+    [[nodiscard]] bool pinned() const { return chunks_ != nullptr; }
+    // Whether all host pages of the copy are. Those of memory that is ready do not change.
+    [[nodiscard]] bool pinned(const CopyGeometry& geometry, const CopyOrder& order) const;
     // Address of the first byte for kernels; 0 if they cannot use the pool.
     [[nodiscard]] uint64_t device_address() const { return device_address_; }
     // No copy operation may cross a multiple of this offset; 0 = any may.
@@ -30,11 +40,13 @@ class PinnedPool {
     void unpin();
 
   private:
+    [[nodiscard]] int64_t choose_chunk(const CopyOptions& options) const;
     void look_from_device();
 
     const int device_;
     const HostMemory host_;
-    std::optional<PinnedRegions> regions_;
+    bool same_address_ = false;
+    std::shared_ptr<PinnedChunks> chunks_;
     int64_t cut_bytes_ = 0;
     uint64_t device_address_ = 0;
     std::string warning_;

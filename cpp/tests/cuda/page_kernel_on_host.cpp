@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/cuda/registered_memory.h"
 #include "tests/cuda/runtime_errors.h"
 #include "tests/cuda/stream_threads.h"
 
@@ -71,6 +72,10 @@ cudaError_t move_segments(const KernelSegment* segments, int num_segments, const
             for (int s = 0; s < num_segments; ++s) {
                 const KernelSegment& segment = segments[s];
                 const auto shift = static_cast<uint64_t>(pair.host * segment.other_stride);
+                const auto* const host = reinterpret_cast<const void*>(segment.other + shift);
+                if (!testing_support::RegisteredMemory::all().around(host)) {
+                    ADD_FAILURE() << "a GPU does not see host memory that is not registered";
+                }
                 move_page(segment, segment.other + shift, device_page(segment, pair), to_device);
             }
         }

@@ -119,6 +119,10 @@ class RandomCopies {
         : dice_(seed),
           refuses_(refuses),
           shape_(random_shape(dice_)),
+          refused_chunks_(dice_.one_in(2) ? dice_.number(0, 255) : 0),
+          refused_([this](const std::byte*, size_t) {
+              return (refused_chunks_ >> (registrations_++ % 8) & 1) != 0;
+          }),
           pools_(shape_),
           host_(pools_.host_bytes()),
           device_(pools_.device_bytes()) {}
@@ -286,6 +290,9 @@ class RandomCopies {
     Dice dice_;
     const bool refuses_;
     const PoolShape shape_;
+    const int64_t refused_chunks_;  // bit by bit, of eight
+    int registrations_ = 0;
+    const RefusedRegistrations refused_;  // those chunks stay pageable
     TransferPools pools_;
     Bytes host_;    // what should be there
     Bytes device_;  // likewise

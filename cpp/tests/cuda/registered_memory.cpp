@@ -41,6 +41,11 @@ std::optional<RegisteredMemory::Range> RegisteredMemory::around(const void* addr
     return range;
 }
 
+std::vector<RegisteredMemory::Range> RegisteredMemory::ranges() const {
+    std::lock_guard lock(mutex_);
+    return {ranges_.begin(), ranges_.end()};
+}
+
 bool RegisteredMemory::crosses_no_border(const void* begin, size_t bytes) const {
     const auto* const first = static_cast<const std::byte*>(begin);
     if (const auto range = around(begin)) return end_of(*range) >= first + bytes;

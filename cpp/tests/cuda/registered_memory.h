@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace hicache::testing_support {
 
@@ -21,6 +22,8 @@ class RegisteredMemory {
     // False if no registration begins there.
     bool remove(const void* begin);
     [[nodiscard]] std::optional<Range> around(const void* address) const;
+    // All of them, in order of their addresses.
+    [[nodiscard]] std::vector<Range> ranges() const;
     // Whether one operation may touch it: it is inside one registration, or outside all.
     [[nodiscard]] bool crosses_no_border(const void* begin, size_t bytes) const;
 

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -18,6 +20,15 @@ namespace hicache::testing_support {
 namespace {
 
 std::atomic<int> refusals{0};
+std::mutex refused_mutex;
+std::function<bool(const std::byte*, size_t)> refused_registrations;
+
+bool registration_refused(const void* begin, size_t bytes) {
+    std::lock_guard lock(refused_mutex);
+    return refused_registrations &&
+           refused_registrations(static_cast<const std::byte*>(begin), bytes);
+}
+
 thread_local cudaError_t last_error = cudaSuccess;
 
 CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned /*flags*/) {
@@ -62,6 +73,20 @@ NoPinnedMemory::~NoPinnedMemory() {
     --refusals;
 }
 
+RefusedRegistrations::RefusedRegistrations(
+    std::function<bool(const std::byte* begin, size_t bytes)> refused) {
+    std::lock_guard lock(refused_mutex);
+    refused_registrations = std::move(refused);
+}
+RefusedRegistrations::~RefusedRegistrations() {
+    std::lock_guard lock(refused_mutex);
+    refused_registrations = nullptr;
+}
+
+std::vector<std::pair<const std::byte*, size_t>> registrations() {
+    return RegisteredMemory::all().ranges();
+}
+
 }  // namespace hicache::testing_support
 
 using namespace hicache::testing_support;
@@ -93,6 +118,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr /*which*/, int /*d
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int /*device*/) {
     *properties = {};
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int /*device*/) {
+    std::strncpy(id, "0000:00:00.0", static_cast<size_t>(bytes));
     return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
@@ -132,6 +161,7 @@ cudaError_t cudaFreeHost(void* memory) {
     return cudaSuccess;
 }
 cudaError_t cudaHostRegister(void* begin, size_t bytes, unsigned /*flags*/) {
+    if (registration_refused(begin, bytes)) return with_error(cudaErrorMemoryAllocation);
     const bool added = RegisteredMemory::all().add(begin, bytes);
     return with_error(added ? cudaSuccess : cudaErrorHostMemoryAlreadyRegistered);
 }

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <list>
 #include <mutex>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "tests/cuda/registered_memory.h"
@@ -21,12 +23,22 @@ bool one_piece(const void* begin, size_t bytes) {
     return RegisteredMemory::all().crosses_no_border(begin, bytes);
 }
 
+bool registered(const void* address) {
+    return RegisteredMemory::all().around(address).has_value();
+}
+
 // Kept to the end of the process: a stream may look at a mark when its event is gone.
 cudaEvent_t new_event() {
     static auto* const mutex = new std::mutex;
     static auto* const events = new std::list<CUevent_st>;
     std::lock_guard lock(*mutex);
     return &events->emplace_back();
+}
+
+// Of a copy whose host side is not registered the caller sees the end.
+void queue_copy(cudaStream_t stream, const void* host, std::function<void()> copy) {
+    stream->queue(std::move(copy));
+    if (!registered(host)) cudaStreamSynchronize(stream);
 }
 
 }  // namespace
@@ -100,12 +112,13 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind /*kind*/,
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
     if (queueing_fails() || !one_piece(to, bytes) || !one_piece(from, bytes)) {
         return with_error(cudaErrorInvalidValue);
     }
-    stream->queue([=] { std::memcpy(to, from, bytes); });
+    queue_copy(stream, kind == cudaMemcpyHostToDevice ? from : to,
+               [=] { std::memcpy(to, from, bytes); });
     return cudaSuccess;
 }
 
@@ -118,7 +131,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
         !one_piece(host, host_bytes)) {
         return with_error(cudaErrorInvalidValue);
     }
-    stream->queue([=] {
+    queue_copy(stream, host, [=] {
         for (size_t row = 0; row < rows; ++row) {
             std::memcpy(static_cast<std::byte*>(to) + row * to_pitch,
                         static_cast<const std::byte*>(from) + row * from_pitch, width);
@@ -141,7 +154,8 @@ cudaError_t cudaMemcpyBatchAsync(void* const* to, const void* const* from, const
     if (queueing_fails()) return with_error(cudaErrorInvalidValue);
     std::vector<Piece> pieces;
     for (size_t i = 0; i < count; ++i) {
-        if (bytes[i] == 0 || !one_piece(to[i], bytes[i]) || !one_piece(from[i], bytes[i])) {
+        if (bytes[i] == 0 || !one_piece(to[i], bytes[i]) || !one_piece(from[i], bytes[i]) ||
+            !(registered(to[i]) || registered(from[i]))) {
             return with_error(cudaErrorInvalidValue);
         }
         pieces.push_back({to[i], from[i], bytes[i]});

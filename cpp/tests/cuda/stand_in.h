@@ -3,8 +3,10 @@
 // The stand-in is enough of the runtime and the driver for backends/cuda to run without a GPU: a
 // stream is a thread that runs what is queued on it in turn, device memory is memory. Built with
 // it, tests show that every byte is ordered behind what it has to follow, that layers are never
-// announced early, that nothing hangs when a call fails, and, under the thread sanitizer, that no
-// two streams touch a byte without an event or a flag between them.
+// announced early, that nothing hangs when a call fails, that kernels and batches touch registered
+// host memory only, and, under the thread sanitizer, that no two streams touch a byte without an
+// event or a flag between them. As with CUDA, a single copy of host memory that is not registered
+// keeps its caller until it is complete.
 //
 // It cannot show what only a GPU has: hardware queues that streams share, locks of the driver,
 // calls that block, page_kernel.cu itself, device allocations with borders, capturing, and speed.
@@ -12,8 +14,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <utility>
+#include <vector>
 
 namespace hicache::testing_support {
 
@@ -46,6 +51,20 @@ class NoPinnedMemory {
     NoPinnedMemory(const NoPinnedMemory&) = delete;
     NoPinnedMemory& operator=(const NoPinnedMemory&) = delete;
 };
+
+// While it lives, host memory for which `refused` holds cannot be registered: cudaHostRegister
+// gives cudaErrorMemoryAllocation. In any thread.
+class RefusedRegistrations {
+  public:
+    explicit RefusedRegistrations(
+        std::function<bool(const std::byte* begin, size_t bytes)> refused);
+    ~RefusedRegistrations();
+    RefusedRegistrations(const RefusedRegistrations&) = delete;
+    RefusedRegistrations& operator=(const RefusedRegistrations&) = delete;
+};
+
+// Registrations that there are, in order of their addresses: begin and bytes.
+[[nodiscard]] std::vector<std::pair<const std::byte*, size_t>> registrations();
 
 // The most operations that one stream had in its queue since the last forget_deepest_queue().
 int64_t deepest_queue();

@@ -1,4 +1,5 @@
-"""Taking in finished copies: the one place where the end of a copy changes the tree.
+"""Taking in finished copies: the one place where the end of a copy changes the tree, and where the
+host tier takes in pages that have become ready.
 
 A copy of a tree that was set aside changes nothing: see ``retired``.
 """
@@ -27,7 +28,10 @@ def take_in(
 
     in_order: one order over both directions, so that the same number taken in means the same
     copies on every rank.
+    Also the one place where a host pool grows by what has become ready.
     """
+    if state.host.growing:
+        state.host.take_in_ready()
     count = 0
     last = state.copies  # copies that an ack starts now are for a later call
     while limit is None or count < limit:

@@ -26,17 +26,23 @@ def device_stats(state: CacheState) -> TierStats:
     """Device pages by state."""
     owned = state.ledger.callers + state.ledger.pending + void_loading_pages(state)
     idle, read = idle_device_pages(state), read_device_pages(state)
-    return _tier_stats(state.ledger.pool, state.tree.device, owned, idle, read)
+    nbytes = state.ledger.pool.num_pages * state.format.page_bytes
+    return _tier_stats(state.ledger.pool, state.tree.device, owned, idle, read, (nbytes, nbytes))
 
 
 def host_stats(state: CacheState) -> TierStats:
     """Host pages by state."""
     idle, read = idle_host_pages(state), read_host_pages(state)
-    return _tier_stats(state.host, state.tree.host, state.filling, idle, read)
+    nbytes = state.host.nbytes, state.host.ready_bytes
+    return _tier_stats(state.host, state.tree.host, state.filling, idle, read, nbytes)
 
 
-def _tier_stats(pool: Pool, tier: Tier, owned: int, idle: int, read: int) -> TierStats:
-    """idle, read: pages of retired trees, as good as free or still read by a copy in flight."""
+def _tier_stats(
+    pool: Pool, tier: Tier, owned: int, idle: int, read: int, nbytes: tuple[int, int]
+) -> TierStats:
+    """idle, read: pages of retired trees, as good as free or still read by a copy in flight.
+    nbytes: in all and ready.
+    """
     return TierStats(
         total_pages=pool.total_pages,
         free_pages=pool.free_pages + idle,
@@ -46,6 +52,8 @@ def _tier_stats(pool: Pool, tier: Tier, owned: int, idle: int, read: int) -> Tie
         pinned_pages=tier.pinned,
         free_extents=pool.free_extents,
         largest_free_extent=pool.largest_free_extent,
+        total_bytes=nbytes[0],
+        ready_bytes=nbytes[1],
     )
 
 

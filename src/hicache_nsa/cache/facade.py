@@ -10,6 +10,7 @@ from hicache_nsa.cache import audit, flushing, reclaim
 from hicache_nsa.cache.allocating import allocate_device_pages, copy_to_await, out_of_pages_yet
 from hicache_nsa.cache.demoting import evict_device_pages
 from hicache_nsa.cache.ends import Ends
+from hicache_nsa.cache.engine import make_engine
 from hicache_nsa.cache.flushing import ResetReport
 from hicache_nsa.cache.guard import Guard, atomic
 from hicache_nsa.cache.handles import Epoch, LockHandle, PrefixMatch
@@ -51,6 +52,8 @@ class HiCache(CachePolling):
     device_buffers: {buffer name: one tensor per owning layer}, the engine's own memory; else
         device_pages: how many the cache makes. device_reserved: page ids never handed out.
     host_pages, host_size: one of them; the size (bytes, "50GiB") counts everything. 0: no tier.
+        The cache serves once ``prepare_first`` of it is ready; the tier grows while the rest gets
+        ready in the background (``acks="poll"`` and ``layer_first`` wait for all of it).
     layout: ``layer_first``, ``page_first``, ``page_first_direct``. io_backend: see
         ``TransferEngine``, whose further keywords (staging_bytes ...) are taken too, as are those
         of ``HostMemoryOptions``.
@@ -112,14 +115,14 @@ class HiCache(CachePolling):
         check_stream(stream, device_pool.device)
         self._guard = Guard()
         self._polled = acks == "poll"
+        options = {**engine_options, "pin_memory": pin_memory, "wait_ready": self._polled}
+        engine = make_engine(self._engine_type, device_pool, host, io_backend, options)
         self._state = CacheState(
             format=format,
             tree=RadixTree(format.page_size, eviction_policy),
             ledger=Ledger(device_pool),
             host=host,
-            engine=self._engine_type(
-                device_pool, host, io_backend, pin_memory=pin_memory, **engine_options
-            ),
+            engine=engine,
             load_back_threshold=threshold,
             stream=stream,
             epoch=Epoch(self._guard),

@@ -110,11 +110,11 @@ class CachePolling(CacheView):
         reclaim_all(self._state)
 
     def _take_in(self) -> None:
-        """With ``acks="auto"``: what is over by now, copies and pins."""
+        """With ``acks="auto"``: what is over by now, copies and pins, and pages that are ready."""
         if self._polled:
             return
         expire_pins(self._state)
-        if self._state.loads or self._state.saves:
+        if self._state.loads or self._state.saves or self._state.host.growing:
             take_in(self._state)
 
     @atomic

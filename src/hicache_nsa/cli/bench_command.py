@@ -1,4 +1,4 @@
-"""``hicache bench``: what copies and the tree do on this machine."""
+"""``hicache bench``: what copies, host memory and the tree do on this machine."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from hicache_nsa.bench.settings import MODES, OverlapSettings, TransferSettings
 from hicache_nsa.cli.bench_options import common_options, json_option, list_option
+from hicache_nsa.cli.bench_pin_command import pin
 from hicache_nsa.cli.bench_run import Show, run_bench, told_as_exit_code
 from hicache_nsa.cli.bench_tree_command import tree
 from hicache_nsa.cli.json_output import write_json
@@ -21,13 +22,14 @@ OVERLAP = OverlapSettings()
 
 @click.group()
 def bench() -> None:
-    """Measure copies and the tree on this machine; transfer and overlap verify every byte.
+    """Measure copies, host memory and the tree here; transfer and overlap verify every byte.
 
     Exit code 1 if a byte or a match is wrong, a copy fails or ^C ends it early, which prints what
     is there.
     """
 
 
+bench.add_command(pin)
 bench.add_command(tree)
 
 

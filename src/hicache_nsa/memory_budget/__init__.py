@@ -11,7 +11,7 @@ from hicache_nsa.memory_budget.claims import (
 )
 from hicache_nsa.memory_budget.limits import MemoryLimit, MemoryLimits
 from hicache_nsa.memory_budget.ranks import MOST_RANKS, LocalRanks, local_ranks_of
-from hicache_nsa.memory_budget.reading import read_limits
+from hicache_nsa.memory_budget.reading import huge_page_size, read_limits
 
 __all__ = [
     "MOST_RANKS",
@@ -24,6 +24,7 @@ __all__ = [
     "claim_room",
     "default_reserve",
     "first_look",
+    "huge_page_size",
     "key_of",
     "local_ranks_of",
     "own_bytes",

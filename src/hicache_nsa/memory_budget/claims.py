@@ -32,7 +32,7 @@ os.register_at_fork(after_in_child=_new_lock)
 
 
 class Claim:
-    """Bytes of one pool. A claim is pending until the pool's memory is in use.
+    """Bytes of one pool. ``pending`` of them are mapped and not in use yet.
 
     key: of the limits that bound it; pools under other limits take nothing from each other.
     """
@@ -42,16 +42,16 @@ class Claim:
         self.nbytes = nbytes
         self.key = key
         self.pid = os.getpid()
-        self.pending = True
+        self.pending = nbytes
         if local_ranks > 1:
             with suppress(OSError):  # other ranks then see less memory, never too much
                 name = f"{_NAME}:{self.pid}:{local_ranks}:{key}:{look}"
                 self._file = os.memfd_create(name)
         _claims.add(self)
 
-    def settle(self) -> None:
-        """The memory is in use: the system counts it."""
-        self.pending = False
+    def settle(self, in_use: int) -> None:
+        """So many bytes are in use: the system counts them."""
+        self.pending = max(self.nbytes - in_use, 0)
 
     def close(self) -> None:
         """The memory is given back. Idempotent."""
@@ -96,7 +96,7 @@ def own_bytes(key: int) -> int:
 
 def pending_bytes(key: int) -> int:
     """Bytes of them that are mapped and not in use yet."""
-    return sum(claim.nbytes for claim in _own(key) if claim.pending)
+    return sum(claim.pending for claim in _own(key))
 
 
 def _own(key: int) -> list[Claim]:

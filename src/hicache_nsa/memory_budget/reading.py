@@ -43,14 +43,25 @@ def read_limits(
     return MemoryLimits((*_machine(root), *memory_limits(root, pid)))
 
 
-def _machine(root: Path) -> list[MemoryLimit]:
-    """Physical memory, and what of it is available."""
+def huge_page_size(root: Path = Path("/")) -> int | None:
+    """Bytes of an explicit huge page, as mappings get them by default; None: there are none."""
+    return _memory_info(root).get("Hugepagesize")
+
+
+def _memory_info(root: Path) -> dict[str, int]:
+    """``/proc/meminfo``: bytes, or counts."""
     info = {}
     for line in read_text(root / "proc" / "meminfo").splitlines():
         name, _, value = line.partition(":")
         words = value.split()
         if words and words[0].isdigit():
             info[name] = int(words[0]) << (10 if words[1:] == ["kB"] else 0)
+    return info
+
+
+def _machine(root: Path) -> list[MemoryLimit]:
+    """Physical memory, and what of it is available."""
+    info = _memory_info(root)
     found = []
     if "MemAvailable" in info:
         available = info["MemAvailable"]

@@ -2,6 +2,7 @@
 
 from hicache_nsa.pools.device_pool import DevicePool, check_device
 from hicache_nsa.pools.host_pool import LAYOUTS, HostPool
+from hicache_nsa.pools.memory_kind import MemoryKind
 from hicache_nsa.pools.memory_options import (
     MEMORY_OPTIONS,
     HostMemoryOptions,
@@ -17,6 +18,7 @@ __all__ = [
     "DevicePool",
     "HostMemoryOptions",
     "HostPool",
+    "MemoryKind",
     "Pool",
     "check_device",
     "check_memory_options",

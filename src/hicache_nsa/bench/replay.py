@@ -7,7 +7,6 @@ back from host is compared with what was computed for it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -24,14 +23,11 @@ from hicache_nsa.formats.checks import positive_int
 from hicache_nsa.hashing import page_hashes
 from hicache_nsa.stats import CacheStats
 from hicache_nsa.tokens import NO_PAGES, PageIds, concat_pages, token_span
+from hicache_nsa.traces.blocks import MOONCAKE_BLOCK, MOST_ID, parse_blocks
+from hicache_nsa.traces.lines import json_rows
 
-BLOCK_TOKENS = 512
 HASH_BYTES = 16
-MOST_HASH = np.iinfo(np.int64).max // BLOCK_TOKENS - 1  # its tokens fit in int64
-
-
-class TraceError(ValueError):
-    """A trace can't be read; the message names the file and, if it is one, the broken line."""
+MOST_HASH = MOST_ID // MOONCAKE_BLOCK - 1  # its tokens fit in int64
 
 
 class Copied(NamedTuple):
@@ -66,15 +62,10 @@ def read_mooncake(path: str | Path) -> Iterator[PageIds]:
     Raises:
         TraceError: the file can't be read, or a line is broken.
     """
-    inside = np.arange(BLOCK_TOKENS, dtype=np.int64)
-    try:
-        with Path(path).open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    length, hashes = _parse(line, f"{path}:{number}")
-                    yield (hashes[:, None] * BLOCK_TOKENS + inside).ravel()[:length]
-    except (OSError, UnicodeDecodeError) as error:
-        raise TraceError(f"cannot read the trace {path}: {error}") from error
+    inside = np.arange(MOONCAKE_BLOCK, dtype=np.int64)
+    for place, row in json_rows(path):
+        length, ids = parse_blocks(row, place, MOONCAKE_BLOCK, MOST_HASH)
+        yield (ids[:, None] * MOONCAKE_BLOCK + inside).ravel()[:length]
 
 
 def replay(
@@ -169,26 +160,3 @@ def _runs(copies: Iterable[Copied], both: bool) -> npt.NDArray[np.int64]:
         starts = np.flatnonzero(np.concatenate([[len(host) > 0], breaks]))
         lengths.append(np.diff(starts, append=len(host)))
     return concat_pages(lengths)
-
-
-def _parse(line: str, place: str) -> tuple[int, PageIds]:
-    """Tokens of a prompt and its block hashes."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise TraceError(f"{place}: not a line of JSON ({error})") from error
-    if not isinstance(row, dict):
-        raise TraceError(f"{place}: expected an object, got {type(row).__name__}")
-    length, hashes = row.get("input_length"), row.get("hash_ids")
-    if type(length) is not int or length < 0:
-        raise TraceError(f'{place}: "input_length" must be tokens, 0 or more, got {length!r}')
-    if not isinstance(hashes, list) or not all(
-        type(hash) is int and 0 <= hash <= MOST_HASH for hash in hashes
-    ):
-        raise TraceError(f'{place}: "hash_ids" must be a list of integers from 0 to {MOST_HASH}')
-    if len(hashes) != -(-length // BLOCK_TOKENS):
-        raise TraceError(
-            f"{place}: {len(hashes)} blocks of {BLOCK_TOKENS} tokens for {length} tokens, "
-            f"expected {-(-length // BLOCK_TOKENS)}"
-        )
-    return length, np.array(hashes, dtype=np.int64)

@@ -9,14 +9,18 @@ from hicache_nsa.transfer import TransferEngine
 
 
 def make_engine(
-    device_pool: DevicePool, host: HostPool, io_backend: str, options: dict[str, Any]
+    engine_type: type[TransferEngine],
+    device_pool: DevicePool,
+    host: HostPool,
+    io_backend: str,
+    options: dict[str, Any],
 ) -> TransferEngine:
-    """An engine between the pools of a cache.
+    """An engine of that type between the pools of a cache.
 
     If there can be none, the host pool is closed: nothing gets ready for a cache that isn't there.
     """
     try:
-        return TransferEngine(device_pool, host, io_backend, **options)
+        return engine_type(device_pool, host, io_backend, **options)
     except BaseException:
         host.close()
         raise

@@ -36,7 +36,7 @@ from hicache_nsa.cache.warm_restart import restore_tree
 from hicache_nsa.cache.write_policy import write_policy as write_policy_of
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import count_of
-from hicache_nsa.pools import DevicePool, HostPool, split_memory_options
+from hicache_nsa.pools import HostPool, split_memory_options
 from hicache_nsa.stats import CacheStats
 from hicache_nsa.streams import Stream, check_stream
 from hicache_nsa.tokens import ExtraKey, PageIds, Tokens, page_ids, short_namespace, token_span
@@ -113,12 +113,12 @@ class HiCache(CachePolling):
         low_water = low_water_share(low_water, write_policy)
         pins = Pins(pin_share_of(pin_share), pin_clock(clock))
         host = HostPool(format, host_pages, host_size, layout, **memory_options)
-        device_pool = DevicePool(format, device_buffers, device_pages, device, device_reserved)
+        device_pool = self._pool_type(format, device_buffers, device_pages, device, device_reserved)
         check_stream(stream, device_pool.device)
         self._guard = Guard()
         self._polled = acks == "poll"
         options = {**engine_options, "pin_memory": pin_memory, "wait_ready": self._polled}
-        engine = make_engine(device_pool, host, io_backend, options)
+        engine = make_engine(self._engine_type, device_pool, host, io_backend, options)
         self._state = CacheState(
             format=format,
             tree=RadixTree(format.page_size, eviction_policy),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from hicache_nsa.cache import agreement, audit
 from hicache_nsa.cache.guard import Guard, atomic
 from hicache_nsa.cache.state import CacheState
@@ -12,8 +14,13 @@ from hicache_nsa.tree import RadixTree
 
 
 class CacheView:
-    """The part of ``HiCache`` that only looks."""
+    """The part of ``HiCache`` that only looks.
 
+    _pool_type, _engine_type: what the constructor makes; a simulation has its own.
+    """
+
+    _pool_type: ClassVar[type[DevicePool]] = DevicePool
+    _engine_type: ClassVar[type[TransferEngine]] = TransferEngine
     _guard: Guard
     _state: CacheState
 

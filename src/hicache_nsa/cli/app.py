@@ -6,6 +6,9 @@ import click
 
 from hicache_nsa.cli.bench_command import bench
 from hicache_nsa.cli.demo_command import demo
+from hicache_nsa.cli.doctor_command import doctor
+from hicache_nsa.cli.simulate_command import simulate
+from hicache_nsa.cli.size_command import size
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -16,3 +19,6 @@ def hicache() -> None:
 
 hicache.add_command(bench)
 hicache.add_command(demo)
+hicache.add_command(doctor)
+hicache.add_command(simulate)
+hicache.add_command(size)

@@ -51,8 +51,11 @@ def run_bench(
 
 
 @contextmanager
-def told_as_exit_code() -> Iterator[None]:
-    """What the machine, a copy or a missing extra refuses is a message and exit code 1."""
+def told_as_exit_code(command: str = "the bench", install: str = INSTALL_EXTRA) -> Iterator[None]:
+    """What the machine, a copy or a missing extra refuses is a message and exit code 1.
+
+    install: how to get what ``command`` needs.
+    """
     try:
         yield
     except (HiCacheError, OSError) as error:
@@ -61,7 +64,7 @@ def told_as_exit_code() -> Iterator[None]:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRA_MODULES:
             raise
-        raise click.ClickException(f"the bench needs {missing}: {INSTALL_EXTRA}") from error
+        raise click.ClickException(f"{command} needs {missing}: {install}") from error
 
 
 def _measured(make: Callable[[], Any], show: Show, json_target: str | None) -> bool:

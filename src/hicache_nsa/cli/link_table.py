@@ -7,8 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hicache_nsa.bench.link import LinkReport
-
-UNITS = (("days", 86_400), ("hours", 3_600), ("minutes", 60))
+from hicache_nsa.link_curve import ago
 
 
 def print_link(report: LinkReport) -> None:
@@ -43,15 +42,7 @@ def _conclusions(report: LinkReport) -> list[str]:
         lines.append(f"Measured now, kept in {report.file}")
     else:
         lines.append(
-            f"Measured {_ago(report.age_seconds)} ago, kept in {report.file} "
+            f"Measured {ago(report.age_seconds)} ago, kept in {report.file} "
             "(--again measures it anew)"
         )
     return lines + [f"Warning: {text}." for text in report.warnings]
-
-
-def _ago(seconds: float) -> str:
-    """``3 hours``: in the largest unit of which there are two or more."""
-    for name, length in UNITS:
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {name}"
-    return f"{seconds:.0f} seconds"

@@ -28,7 +28,8 @@ class Question:
 class PromptPlan:
     """What to ask: ``shots`` worked examples before each of ``questions`` questions.
 
-    ``questions=None`` means DEFAULT_QUESTIONS, or fewer where a prompts file has fewer.
+    ``questions=None`` means DEFAULT_QUESTIONS, or fewer where a prompts file has fewer; with
+    ``every`` all that it has.
     ``own_shots`` gives every prompt examples of its own behind a heading of its own, so that no two
     prompts share a first page.
     """
@@ -38,6 +39,7 @@ class PromptPlan:
     own_shots: bool = False
     file: Path | None = None
     seed: int = 20250929
+    every: bool = False
 
 
 def build_prompts(plan: PromptPlan) -> list[str]:
@@ -120,7 +122,8 @@ def _after_shots(source: Sequence[Question], plan: PromptPlan) -> int:
 
 def _questions_of_file(left: int, plan: PromptPlan) -> int:
     """How many questions to ask when ``left`` rows follow the shots."""
-    wanted = plan.questions if plan.questions is not None else min(DEFAULT_QUESTIONS, left)
+    default = left if plan.every else min(DEFAULT_QUESTIONS, left)
+    wanted = plan.questions if plan.questions is not None else default
     if left == 0 or wanted > left:
         asked = "" if plan.questions is None else f"; --questions {plan.questions} asks for more"
         raise PromptsError(

@@ -103,7 +103,9 @@ class NoCopyEngine(TransferEngine):
         self.host_pool = host_pool
         self._pid = os.getpid()
         self._holds = dict.fromkeys(DIRECTIONS, 0)
-        names = ("copies", "pages", "bytes", "runs", "direct", "kernel", "staged")
+        self.verify = "off"
+        ways = ("direct", "kernel", "staged")
+        names = ("copies", "pages", "bytes", "verified", "corrupt", "runs", *ways)
         self._totals = {direction: dict.fromkeys(names, 0) for direction in DIRECTIONS}
 
     def record(self, stream: Stream = None) -> Fence | None:

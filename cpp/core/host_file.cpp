@@ -198,8 +198,16 @@ bool HostFile::try_open(double wait_seconds) {
         set_aside(why, held_bytes(info));
         return false;
     }
+    if (!touched_ && header.backed == 0) reserve_rest(file->descriptor());
     mapping_ = std::make_shared<FileMapping>(file, shape_.file_bytes, shape_.block);
+    if (!touched_) note_backed();
     return true;
+}
+
+// Of a file whose last owner ended before it had touched all of it: nobody will touch it now.
+void HostFile::reserve_rest(int descriptor) const {
+    const int error = reserve(descriptor, shape_.pool_offset, shape_.file_bytes);
+    if (error != 0) bad_state(room_on(path_, shape_, std::strerror(error)));
 }
 
 // Makes an empty file of what is there. The magic word says, last, that all is in place.
@@ -273,6 +281,10 @@ HostMemory HostFile::digests() const {
                                               shape_.num_pages * shape_.digest_bytes, shape_.block,
                                               MappingOptions{HugePages::kOff}),
             {.prefault = false}};
+}
+
+bool HostFile::backed() const {
+    return mapping_ && std::atomic_ref(mapping_->header().backed).load() != 0;
 }
 
 void HostFile::note_backed() {

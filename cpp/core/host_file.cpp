@@ -29,6 +29,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
+constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int kTries = 100;
 constexpr int kMostSetAside = 1000;
 constexpr int64_t kStep = int64_t{1} << 30;  // bytes reserved in one call, which may be broken off
@@ -156,6 +157,7 @@ int64_t missing_bytes(const std::string& path, const FileShape& shape) {
     ::close(descriptor);
     const int64_t held = held_bytes(info);
     if (!regular || !misfit(header, shape, info.st_size, held).empty()) return shape.file_bytes;
+    if (shape.block >= kHugePage) return 0;  // the file has reserved its pages since it was mapped
     return std::max<int64_t>(shape.file_bytes - held, 0);
 }
 

@@ -128,6 +128,8 @@ class HostPool(Pool):
                 self._file.note_backed()
             elif self._file.backed:
                 left = 0
+        if self.memory.huge_pages == "explicit":
+            left = 0  # reserved when it was mapped: no longer among the free ones
         if self._claim is not None:
             self._claim.settle(left)
 

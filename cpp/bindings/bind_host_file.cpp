@@ -127,6 +127,8 @@ void bind_host_file(nb::module_& m) {
                 return new MemoryHandle(self.digests());
             },
             "Memory for the digests of all pages and layers (PageDigests); zeros in a new file.")
+        .def_prop_ro("backed", &HostFile::backed,
+                     "Whether the file system has every byte of it: none is still to be taken.")
         .def("note_backed", &HostFile::note_backed,
              "All of the pool's bytes have been touched. After close(): nothing.")
         .def("restore", &restore,

@@ -29,6 +29,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
+constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int kTries = 100;
 constexpr int kMostSetAside = 1000;
 constexpr int64_t kStep = int64_t{1} << 30;  // bytes reserved in one call, which may be broken off
@@ -156,6 +157,7 @@ int64_t missing_bytes(const std::string& path, const FileShape& shape) {
     ::close(descriptor);
     const int64_t held = held_bytes(info);
     if (!regular || !misfit(header, shape, info.st_size, held).empty()) return shape.file_bytes;
+    if (shape.block >= kHugePage) return 0;  // the file has reserved its pages since it was mapped
     return std::max<int64_t>(shape.file_bytes - held, 0);
 }
 
@@ -198,8 +200,16 @@ bool HostFile::try_open(double wait_seconds) {
         set_aside(why, held_bytes(info));
         return false;
     }
+    if (!touched_ && header.backed == 0) reserve_rest(file->descriptor());
     mapping_ = std::make_shared<FileMapping>(file, shape_.file_bytes, shape_.block);
+    if (!touched_) note_backed();
     return true;
+}
+
+// Of a file whose last owner ended before it had touched all of it: nobody will touch it now.
+void HostFile::reserve_rest(int descriptor) const {
+    const int error = reserve(descriptor, shape_.pool_offset, shape_.file_bytes);
+    if (error != 0) bad_state(room_on(path_, shape_, std::strerror(error)));
 }
 
 // Makes an empty file of what is there. The magic word says, last, that all is in place.
@@ -273,6 +283,10 @@ HostMemory HostFile::digests() const {
                                               shape_.num_pages * shape_.digest_bytes, shape_.block,
                                               MappingOptions{HugePages::kOff}),
             {.prefault = false}};
+}
+
+bool HostFile::backed() const {
+    return mapping_ && std::atomic_ref(mapping_->header().backed).load() != 0;
 }
 
 void HostFile::note_backed() {

@@ -52,6 +52,8 @@ class HostFile {
     // The room for digests, reserved with the page table: used where it is written.
     // Requires: the shape has digests.
     [[nodiscard]] HostMemory digests() const;
+    // Whether the file system has every byte of it: none is still to be taken. After close(): no.
+    [[nodiscard]] bool backed() const;
     // All of the pool's bytes have been touched: a hole in them is damage from now on. After
     // close(): nothing.
     void note_backed();
@@ -65,6 +67,7 @@ class HostFile {
   private:
     [[nodiscard]] bool try_open(double wait_seconds);
     void make(const std::shared_ptr<LockedFile>& file);
+    void reserve_rest(int descriptor) const;
     void set_aside(const std::string& why, int64_t bytes);
 
     const std::string path_;

@@ -39,6 +39,7 @@ int touch(std::byte* begin, int64_t bytes) {
     const auto length = static_cast<size_t>(reinterpret_cast<uintptr_t>(end) - first);
     if (kernel_populates()) {
         while (madvise(reinterpret_cast<void*>(first), length, kPopulateWrite) != 0) {
+            if (errno == EFAULT) return ENOSPC;  // of a file: its file system is full
             if (errno != EINTR && errno != EAGAIN) return errno;
         }
         return 0;

@@ -215,6 +215,12 @@ class HostFile:
         Memory for the digests of all pages and layers (PageDigests); zeros in a new file.
         """
 
+    @property
+    def backed(self) -> bool:
+        """
+        Whether the file system has every byte of it: none is still to be taken.
+        """
+
     def note_backed(self) -> None:
         """All of the pool's bytes have been touched. After close(): nothing."""
 

@@ -65,9 +65,9 @@ def test_a_claim_counts_until_it_is_closed() -> None:
     assert (own_bytes(77), pending_bytes(77), own_bytes(78)) == (1000, 1000, 0)
     assert first_look(77, 4) == 5000
     assert first_look(77, 2) is None and first_look(78, 4) is None and first_look(77, 1) is None
-    claim.settle(400)
+    claim.settle(600)
     assert (own_bytes(77), pending_bytes(77)) == (1000, 600)
-    claim.settle(1000)
+    claim.settle(0)
     assert (own_bytes(77), pending_bytes(77)) == (1000, 0)
     claim.close()
     claim.close()

@@ -75,6 +75,7 @@ def _give_up_readers(state: CacheState, pages: PageIds, wrong: PageIds) -> None:
 
     Such a load is disowned: its nodes are gone. One that reads ``wrong`` pages fails, too.
     """
+    state.host.withdraw(pages)
     left = pages
     for load in reversed(state.loads):  # the last to end comes first
         if load.tree is not state.tree or not np.isin(load.host_pages, pages).any():

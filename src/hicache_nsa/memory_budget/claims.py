@@ -49,9 +49,9 @@ class Claim:
                 self._file = os.memfd_create(name)
         _claims.add(self)
 
-    def settle(self, in_use: int) -> None:
-        """So many bytes are in use: the system counts them."""
-        self.pending = max(self.nbytes - in_use, 0)
+    def settle(self, left: int) -> None:
+        """So many bytes of the pool are still to be taken; the system counts the other ones."""
+        self.pending = min(left, self.nbytes)
 
     def close(self) -> None:
         """The memory is given back. Idempotent."""

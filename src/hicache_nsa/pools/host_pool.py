@@ -16,7 +16,12 @@ from hicache_nsa.errors import HiCacheError, native_check
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import one_of
 from hicache_nsa.memory_budget import Claim
-from hicache_nsa.pools.host_file import RestoredPages, block_bytes, open_host_file
+from hicache_nsa.pools.host_file import (
+    RestoredPages,
+    block_bytes,
+    close_if_it_fails,
+    open_host_file,
+)
 from hicache_nsa.pools.host_room import claim_host_room
 from hicache_nsa.pools.host_size import bytes_of_pages, host_page_count
 from hicache_nsa.pools.memory_kind import MemoryKind, huge_page_bytes
@@ -116,12 +121,17 @@ class HostPool(Pool):
         return self._memory
 
     def _settle(self) -> None:
-        """Tell the budget how much of the memory is in use."""
+        """Tell the budget, and the file, how much of the memory is still to be taken."""
+        left = self.nbytes - self.ready_bytes if self._options.prefault else 0
+        if self._file is not None:
+            if left == 0:
+                self._file.note_backed()
+            elif self._file.backed:
+                left = 0
+        if self.memory.huge_pages == "explicit":
+            left = 0  # reserved when it was mapped: no longer among the free ones
         if self._claim is not None:
-            in_use = self.ready_bytes if self._options.prefault else self.nbytes
-            self._claim.settle(in_use)
-        if self._file is not None and self._options.prefault and self.ready_bytes == self.nbytes:
-            self._file.note_backed()
+            self._claim.settle(left)
 
     def memory_for(self, device: str) -> _core.HostMemory:
         """``memory``; if it is made now, near ``device`` (``numa="auto"``)."""
@@ -250,14 +260,15 @@ class HostPool(Pool):
         file, restored = open_host_file(
             options.path, self.native_layout, self._fingerprint, options.prefault
         )
-        memory = file.memory(**preparation)
-        self.digests = _core.PageDigests(
-            self.num_pages, self.format.num_layers, memory=file.digests()
-        )
-        if len(restored.pages):
-            self._allocator = _core.PageAllocator(
-                self.num_pages, NO_PAGES, allocated=restored.pages
+        with close_if_it_fails(file, options.path):
+            memory = file.memory(**preparation)
+            self.digests = _core.PageDigests(
+                self.num_pages, self.format.num_layers, memory=file.digests()
             )
+            if len(restored.pages):
+                self._allocator = _core.PageAllocator(
+                    self.num_pages, NO_PAGES, allocated=restored.pages
+                )
         self._file, self._restored = file, restored
         return memory
 
@@ -271,8 +282,7 @@ class HostPool(Pool):
         """See ``Pool``. The file's page table does not name the pages any more."""
         ids = int64_array(pages, "pages")
         super().free(ids)
-        if self._file is not None:
-            self._file.withdraw(ids)
+        self.withdraw(ids)
 
     # -- the page table of a host file: without a file nothing of this does anything -------------
 
@@ -301,6 +311,11 @@ class HostPool(Pool):
         """
         if self._file is not None:
             self._file.publish(pages, before, namespace, tokens, _in_32_bits(priority))
+
+    def withdraw(self, pages: PageIds) -> None:
+        """No process finds ``pages`` any more, whether they are free already or not."""
+        if self._file is not None:
+            self._file.withdraw(pages)
 
     def set_priority(self, pages: PageIds, priority: int) -> None:
         """Another priority for pages that are published, within 32 bits."""

@@ -22,6 +22,7 @@ from hicache_nsa.memory_budget import (
     pending_bytes,
     read_limits,
 )
+from hicache_nsa.pools.host_file import in_the_way
 from hicache_nsa.pools.host_size import pages_that_fit
 from hicache_nsa.pools.memory_options import HostMemoryOptions
 from hicache_nsa.sizes import format_size
@@ -54,7 +55,10 @@ def claim_host_room(
         lambda: _decide(options, ranks.number, read_limits(file=file)), missing
     )
     if claim is None:
-        raise HiCacheError(_refusal(num_pages, size_of, missing, room, ranks))
+        refusal = _refusal(num_pages, size_of, missing, room, ranks)
+        if options.path is not None and missing == size_of(num_pages):
+            refusal += in_the_way(options.path)
+        raise HiCacheError(refusal)
     return claim
 
 

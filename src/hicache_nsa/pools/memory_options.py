@@ -8,7 +8,7 @@ from typing import Any
 
 from hicache_nsa.formats.checks import count_of, one_of
 from hicache_nsa.memory_budget import MOST_RANKS
-from hicache_nsa.pools.host_file import file_path
+from hicache_nsa.pools.host_file import file_path, require_text
 from hicache_nsa.sizes import parse_size
 
 HUGE_PAGES = ("transparent", "explicit", "off")
@@ -81,6 +81,7 @@ class HostMemoryOptions:
             count_of(self.local_ranks, "local_ranks", least=1, most=MOST_RANKS)
         if not isinstance(self.weights, str):
             raise TypeError(f"weights must be a str, got {type(self.weights).__name__}")
+        require_text(self.weights, "weights")
         if self.weights and self.host_file is None:
             raise ValueError(f"weights={self.weights!r} is kept in a host_file, and there is none")
         if self.host_file is not None:

@@ -29,7 +29,7 @@ namespace hicache {
 
 inline constexpr int64_t kPrepareAll = int64_t{1} << 62;
 // Small enough that registering it holds up nobody for more than some milliseconds.
-inline constexpr int64_t kPreparedAtOnce = int64_t{128} << 20;
+inline constexpr int64_t kPreparedAtOnce = int64_t{64} << 20;
 
 struct PreparationOptions {
     int threads = 0;                    // that touch, 0 = one a core, but for one that others have

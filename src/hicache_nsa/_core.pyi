@@ -80,7 +80,7 @@ class HostLayout:
 class HostMemory:
     """The memory of a host pool."""
 
-    def __init__(self, nbytes: int, *, threads: int = 0, prefault: bool = True, huge_pages: str = 'transparent', node: int = -1, first_bytes: int = 4611686018427387904, step_bytes: int = 134217728, held: bool = False, most: int | None = None) -> None:
+    def __init__(self, nbytes: int, *, threads: int = 0, prefault: bool = True, huge_pages: str = 'transparent', node: int = -1, first_bytes: int = 4611686018427387904, step_bytes: int = 67108864, held: bool = False, most: int | None = None) -> None:
         """
         Maps nbytes; several threads (0: one a core) touch them, the first first_bytes before it returns. MemoryError with the numbers if the mapping fails or is larger than most, which whoever asked the memory budget gives; without it a mapping that is touched must fit into available memory.
         """
@@ -207,7 +207,7 @@ class HostFile:
     def file_bytes(self) -> int:
         """Bytes of the file: pool, page table and what lies between."""
 
-    def memory(self, *, threads: int = 0, prefault: bool = True, huge_pages: str = 'transparent', node: int = -1, first_bytes: int = 4611686018427387904, step_bytes: int = 134217728, held: bool = False) -> HostMemory:
+    def memory(self, *, threads: int = 0, prefault: bool = True, huge_pages: str = 'transparent', node: int = -1, first_bytes: int = 4611686018427387904, step_bytes: int = 67108864, held: bool = False) -> HostMemory:
         """The pool's bytes, as HostMemory() makes its; what is in them stays."""
 
     def digests(self) -> HostMemory:

@@ -22,7 +22,7 @@ from hicache_nsa.errors import HiCacheError
 from hicache_nsa.tokens import PageIds
 
 BUSY_SECONDS = 0.01  # what the host queues meanwhile is hidden
-PIECE_BYTES = 128 << 20  # of host memory that one copy moves; the engine pins multiples of it
+PIECE_BYTES = 64 << 20  # of host memory that one copy moves; the engine pins multiples of it
 TICKS = 20_000_000  # of the spin that calibrates the spin
 MATRIX = 2048  # rows of the bf16 matrices that work multiplies: about 25 us on an H200
 CALIBRATING = 50  # products that are timed for it

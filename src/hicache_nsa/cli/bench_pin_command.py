@@ -68,11 +68,23 @@ def _device(context: click.Context, parameter: click.Parameter, value: str | Non
     callback=_size,
     help="That the pool may take.  [default: what the system says]",
 )
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 100),
+    default=3,
+    show_default=True,
+    help="Of each case but the one behind a cache.",
+)
 @json_option
 def pin(
-    json_target: str | None, size: int, alloc_size: int | None, device: str, **memory: Any
+    json_target: str | None,
+    size: int,
+    alloc_size: int | None,
+    rounds: int,
+    device: str,
+    **memory: Any,
 ) -> None:
-    """Seconds until a host pool of --size is ready, and until it is given back.
+    """Seconds until a host pool of --size is ready, and until it is given back (medians).
 
     touch: the kernel backs it. touch_register: and a GPU has it registered, chunk by chunk.
     cuda_host_alloc: for comparison. background: behind a cache that serves meanwhile; the longest
@@ -82,7 +94,7 @@ def pin(
     """
     from hicache_nsa.bench.pin.bench import PinBench
 
-    settings = PinSettings(size, alloc_size or min(size, MOST_ALLOC), device, memory)
+    settings = PinSettings(size, alloc_size or min(size, MOST_ALLOC), rounds, device, memory)
     run_bench(lambda: PinBench(settings), _load_show, json_target)
 
 

@@ -46,7 +46,7 @@ class HostMemoryOptions:
     huge_pages: str = "transparent"
     numa: str | int = "auto"
     prepare_first: int | str = 1 << 30
-    prepare_step: int | str = 128 << 20
+    prepare_step: int | str = 64 << 20
     prepare_threads: int = 0
     memory_limit: int | str | None = None
     memory_reserve: int | str | None = None
@@ -67,7 +67,7 @@ class HostMemoryOptions:
         if step == 0 or step % SYSTEM_PAGE:
             raise ValueError(
                 f"prepare_step={self.prepare_step!r} is {step} bytes; give a multiple of "
-                f"{SYSTEM_PAGE}, such as '128MiB'"
+                f"{SYSTEM_PAGE}, such as '64MiB'"
             )
         _ = self.first_bytes  # checked
         if self.memory_limit is not None and self.limit_bytes == 0:

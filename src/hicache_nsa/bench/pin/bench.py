@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +29,14 @@ IDLE_SECONDS = 1.0
 POLL_SECONDS = 0.002
 TOUCHED, BACKGROUND = "pin/touch", "pin/background"
 NO_GPU = "there is no GPU here: nothing is registered"
+
+
+class Round(NamedTuple):
+    """Seconds until the memory was ready and until it was given back, and what else there is."""
+
+    seconds: float
+    release: float
+    more: dict[str, object]
 
 
 class PinBench:
@@ -85,19 +94,41 @@ class PinBench:
     # -- cases ------------------------------------------------------------------------------------
 
     def _discard(self) -> None:
-        pool = self._pool(prepare_first=self._nbytes)
-        pool.memory_for(self._device)
-        pool.close()
+        if self._gpu:
+            self._pin_once()
+        else:
+            self._touch_once()
 
     def _touch(self) -> None:
+        self._add(TOUCHED, self._nbytes, self._touch_once)
+
+    def _pin(self) -> None:
+        self._add(PINNED, self._nbytes, self._pin_once)
+
+    def _alloc(self) -> None:
+        self._add(ALLOCATED, self.settings.alloc_size, self._alloc_once)
+
+    def _add(self, id: str, nbytes: int, once: Callable[[], Round]) -> None:
+        """Medians of the rounds; each of them has to be right."""
+        rounds = [once() for _ in range(self.settings.rounds)]
+        self.report.add(
+            id,
+            nbytes,
+            median(each.seconds for each in rounds),
+            median(each.release for each in rounds),
+            seconds_rounds=[each.seconds for each in rounds],
+            **{**rounds[-1].more, "verified": all(each.more["verified"] for each in rounds)},
+        )
+
+    def _touch_once(self) -> Round:
         begun = time.perf_counter()
         pool = self._pool(prepare_first=self._nbytes)
         pool.memory_for(self._device)
         seconds = time.perf_counter() - begun
         more = {"verified": verify(pool), **_kind(pool)}
-        self.report.add(TOUCHED, self._nbytes, seconds, _timed(pool.close), **more)
+        return Round(seconds, _timed(pool.close), more)
 
-    def _pin(self) -> None:
+    def _pin_once(self) -> Round:
         device = DevicePool(self._format, pages=DEVICE_PAGES, device=self._device)
         begun = time.perf_counter()
         pool = self._pool()
@@ -109,15 +140,15 @@ class PinBench:
             engine.close()
             pool.close()
 
-        self.report.add(PINNED, self._nbytes, seconds, _timed(release), **more)
+        return Round(seconds, _timed(release), more)
 
-    def _alloc(self) -> None:
+    def _alloc_once(self) -> Round:
         nbytes = self.settings.alloc_size
         try:
             seconds, release = _core.measure_cuda_host_alloc(self._device, nbytes)
         except RuntimeError as error:
             raise HiCacheError(str(error)) from error
-        self.report.add(ALLOCATED, nbytes, seconds, release, verified=True)
+        return Round(seconds, release, {"verified": True})
 
     def _serve(self) -> None:
         """A cache that is used while its memory gets ready, beside other Python threads."""

@@ -13,11 +13,12 @@ GIB = 1 << 30
 class PinSettings:
     """``size``: bytes of the pool. ``alloc_size``: bytes that ``cudaHostAlloc`` is timed with.
 
-    ``device``: ``cpu`` (nothing is registered), ``cuda`` or ``cuda:N``. ``memory``: keywords of
-    ``HostMemoryOptions``.
+    ``rounds``: of each case but the one behind a cache. ``device``: ``cpu`` (nothing is
+    registered), ``cuda`` or ``cuda:N``. ``memory``: keywords of ``HostMemoryOptions``.
     """
 
     size: int = 8 * GIB
     alloc_size: int = 8 * GIB
+    rounds: int = 3
     device: str = "cpu"
     memory: Mapping[str, Any] = field(default_factory=dict)

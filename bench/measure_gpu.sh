@@ -26,6 +26,8 @@ measure gemm transfer --layout $both --gemm --beside-compute yes --rounds 8
 measure both transfer --both --filter '*/both'
 measure packed transfer --packed
 measure overlap overlap
+measure pin pin --size 64GiB --memory-limit "${MEMORY_LIMIT:-110GiB}"
+measure verify verify
 measure ways transfer --layout $both --io-backend direct,kernel,staged
 measure gemm_ways transfer --gemm --beside-compute yes --rounds 8 --io-backend kernel,staged
 measure overlap_gemm overlap --work gemm

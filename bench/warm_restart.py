@@ -107,7 +107,12 @@ def make_pool(path: str, gib: int, device: str) -> float:
     fmt = hc.formats.dsa(61)
     start = time.perf_counter()
     cache = hc.HiCache(fmt, device=device, device_pages=8, host_size=gib << 30, host_file=path)
+    cache.host_pool.wait_ready()
     seconds = time.perf_counter() - start
+    tokens = list(range(fmt.page_size))
+    if cache.match_prefix(tokens).host_tokens == 0:
+        cache.insert(tokens, cache.allocate(1))
+        assert cache.drain(60)
     view = cache.host_pool.view()
     marks = view[:: 1 << 20]
     known = (np.arange(len(marks)) % 251).astype(np.uint8)

@@ -10,6 +10,16 @@
 #include "core/restored_chains.h"
 
 namespace hicache {
+namespace {
+
+// The compiler moves no later store before what was stored. A processor retires stores in order, so
+// a killed process has made all of them up to some instant; other threads and devices write a page
+// only behind a lock or a queue that orders more than this.
+void keep_order() {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+}  // namespace
 
 int64_t PageTable::entry_bytes(int64_t page_size) {
     return static_cast<int64_t>(sizeof(Entry)) + page_size * 8;
@@ -159,7 +169,7 @@ void PageTable::withdraw(std::span<const int64_t> pages) {
               [](const Entry* a, const Entry* b) { return a->sequence > b->sequence; });
     for (Entry* at : entries)
         store(at->seal, 0);
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // before what is written there next
+    keep_order();
 }
 
 void PageTable::set_priority(std::span<const int64_t> pages, int64_t priority) {
@@ -175,7 +185,7 @@ void PageTable::next_generation() {
         bad_state("This host file has seen ", now, " generations, all there are: remove it.");
     }
     store(*generation_, self_proving(now + 1));
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    keep_order();
 }
 
 }  // namespace hicache

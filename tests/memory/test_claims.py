@@ -85,6 +85,22 @@ def test_a_pool_that_is_dropped_claims_nothing() -> None:
     assert (descriptors(), own_bytes(key())) == before
 
 
+def test_what_a_pool_without_prefault_has_not_written_is_taken_already() -> None:
+    host = hc.HostPool(FMT, pages=64, prefault=False)
+    half = host.nbytes // 2 // 4096 * 4096
+    host.view()
+    for written, left in ((0, host.nbytes), (half, host.nbytes - half), (host.nbytes, 0)):
+        host.view()[:written] = 1
+        assert left - (1 << 20) <= pending_bytes(key()) <= left
+    limit = read_limits().memory[0].available
+    large = hc.HostPool(FMT, size=limit // 2, prefault=False)
+    large.view()
+    with pytest.raises(hc.HiCacheError, match="no memory for a host pool"):
+        hc.HostPool(FMT, size=limit // 2, prefault=False).view()
+    large.close()
+    host.close()
+
+
 def test_a_forked_child_holds_nothing_of_its_parent() -> None:
     claim = Claim(1000, 77, 4, 5000)
     pid = os.fork()

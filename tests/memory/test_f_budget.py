@@ -123,7 +123,9 @@ def test_f31_ranks_are_those_of_the_launcher(
 
 def test_f31_a_later_rank_gets_the_share_of_the_first(system: FakeSystem) -> None:
     """Its memory is in use by then: half of what is left would be less."""
-    with cache("1.5GiB"):
+    with cache("1.5GiB") as first:
+        assert first.host_pool._claim is not None
+        first.host_pool._claim.settle(0)
         system.group(GROUP, 8 * GIB, 2 * GIB + (1536 << 20))
         cache("1GiB").close()  # this process's share is 2.5 GiB
         with pytest.raises(hc.HiCacheError, match=r"allowed 1073741824 .*1.50 GiB held by"):

@@ -61,6 +61,23 @@ def test_a_wrong_page_that_a_load_still_reads_is_not_kept(file: Path) -> None:
     small.cache.close()
 
 
+@pytest.mark.parametrize("acks", ["auto", "poll"])
+def test_what_a_load_found_wrong_before_the_end_is_not_kept(file: Path, acks: str) -> None:
+    with KeptCache(file, verify="all") as first:
+        first.save(A)
+        first.save([*A[:8], 7, 7, 7, 7])
+    second = KeptCache(file, verify="all", acks=acks)
+    match = second.cache.match_prefix(A)
+    testing.corrupt(second.cache, int(match.host_pages[2]), 1)
+    load = second.cache.load_back(match)
+    assert load is not None and load._loads[0].ticket.wait_end(30)
+    second.cache.close()  # with no call that takes the load in
+    with KeptCache(file, verify="off") as third:
+        assert third.cache.stats().damaged_host_pages == 0
+        assert third.found(A) == 8
+        assert third.found([*A[:8], 7, 7, 7, 7]) == 12
+
+
 @pytest.mark.parametrize("prefault", [True, False])
 def test_a_file_that_was_reserved_at_once_has_nothing_left_to_take(
     file: Path, prefault: bool

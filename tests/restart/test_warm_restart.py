@@ -351,13 +351,6 @@ def test_nothing_piles_up(file: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["pool"]
 
 
-def test_the_code_in_the_docs_runs(file: Path) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "memory.md").read_text(encoding="utf-8")
-    code = text.partition("## Warm restart")[2].partition("```python\n")[2].partition("```")[0]
-    assert "/dev/shm/hicache-docs" in code
-    exec(code.replace("/dev/shm/hicache-docs", str(file)), {})
-
-
 def test_namespaces_are_short_and_apart() -> None:
     keys = ["x" * n for n in range(200)] + [("x",) * n for n in range(1, 20)]
     short = [short_namespace(key) for key in keys]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hicache_nsa.cache.acks import finish_save
+from hicache_nsa.cache.corrupt import drop_corrupt
 from hicache_nsa.cache.state import CacheState
 
 
@@ -11,6 +12,7 @@ def close_state(state: CacheState) -> None:
     state.engine.close()
     if state.host.kept:
         _take_last_saves(state)
+        _drop_last_corrupt(state)
     state.host.close()
     state.ledger.pool.close()
 
@@ -21,3 +23,10 @@ def _take_last_saves(state: CacheState) -> None:
         if save.tree is state.tree and save.ticket.done():
             state.saves.remove(save)
             finish_save(state, save)
+
+
+def _drop_last_corrupt(state: CacheState) -> None:
+    """What loads found wrong that nobody has taken in is not for the next process."""
+    for load in state.loads:
+        if load.tree is state.tree and load.ticket.done():
+            drop_corrupt(state, load, in_order=False)

@@ -32,7 +32,7 @@ os.register_at_fork(after_in_child=_new_lock)
 
 
 class Claim:
-    """Bytes of one pool. ``pending`` of them are mapped and not in use yet.
+    """Bytes of one pool.
 
     key: of the limits that bound it; pools under other limits take nothing from each other.
     """
@@ -42,16 +42,25 @@ class Claim:
         self.nbytes = nbytes
         self.key = key
         self.pid = os.getpid()
-        self.pending = nbytes
+        self._left: int | Callable[[], int] = nbytes
         if local_ranks > 1:
             with suppress(OSError):  # other ranks then see less memory, never too much
                 name = f"{_NAME}:{self.pid}:{local_ranks}:{key}:{look}"
                 self._file = os.memfd_create(name)
         _claims.add(self)
 
-    def settle(self, left: int) -> None:
-        """So many bytes of the pool are still to be taken; the system counts the other ones."""
-        self.pending = min(left, self.nbytes)
+    def settle(self, left: int | Callable[[], int]) -> None:
+        """So many bytes of the pool are still to be taken; the system counts the other ones.
+
+        A function is asked whenever another pool is made.
+        """
+        self._left = left
+
+    @property
+    def pending(self) -> int:
+        """Bytes that are mapped and not in use yet."""
+        left = self._left
+        return min(left if isinstance(left, int) else left(), self.nbytes)
 
     def close(self) -> None:
         """The memory is given back. Idempotent."""

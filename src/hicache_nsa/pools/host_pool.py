@@ -6,6 +6,7 @@ import atexit
 import logging
 import warnings
 import weakref
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from hicache_nsa.pools.host_file import (
 )
 from hicache_nsa.pools.host_room import claim_host_room
 from hicache_nsa.pools.host_size import bytes_of_pages, host_page_count
-from hicache_nsa.pools.memory_kind import MemoryKind, huge_page_bytes
+from hicache_nsa.pools.memory_kind import MemoryKind, huge_page_bytes, untouched_bytes
 from hicache_nsa.pools.memory_options import HostMemoryOptions
 from hicache_nsa.pools.numa import node_for
 from hicache_nsa.pools.pool import Pool, native_format
@@ -122,16 +123,17 @@ class HostPool(Pool):
 
     def _settle(self) -> None:
         """Tell the budget, and the file, how much of the memory is still to be taken."""
-        left = self.nbytes - self.ready_bytes if self._options.prefault else 0
-        if self._file is not None:
-            if left == 0:
-                self._file.note_backed()
-            elif self._file.backed:
-                left = 0
-        if self.memory.huge_pages == "explicit":
-            left = 0  # reserved when it was mapped: no longer among the free ones
-        if self._claim is not None:
+        memory, file, whole = self.memory, self._file, self.nbytes
+        left = whole - self.ready_bytes if self._options.prefault else 0
+        if file is not None and left == 0:
+            file.note_backed()
+        assert self._claim is not None
+        if memory.huge_pages == "explicit" or (file is not None and file.backed):
+            self._claim.settle(0)  # reserved: no longer among what is free
+        elif self._options.prefault:
             self._claim.settle(left)
+        else:
+            self._claim.settle(partial(untouched_bytes, memory.address, whole))
 
     def memory_for(self, device: str) -> _core.HostMemory:
         """``memory``; if it is made now, near ``device`` (``numa="auto"``)."""

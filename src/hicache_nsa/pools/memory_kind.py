@@ -8,6 +8,7 @@ from pathlib import Path
 
 SMAPS = Path("/proc/self/smaps")
 _HUGE = re.compile(r"(AnonHugePages|ShmemPmdMapped|FilePmdMapped|\w+_Hugetlb):\s+([0-9]+) kB")
+_RESIDENT = re.compile(r"(Rss):\s+([0-9]+) kB")
 _RANGE = re.compile(r"([0-9a-f]+)-([0-9a-f]+) ")
 
 
@@ -35,14 +36,23 @@ def huge_page_bytes(address: int, nbytes: int) -> int:
     0 where the system does not say. Walks the page tables of every mapping of the process: some
     milliseconds a GiB of small pages.
     """
+    return _counted(_HUGE, address, nbytes)
+
+
+def untouched_bytes(address: int, nbytes: int) -> int:
+    """Bytes of [address, address + nbytes) that no page is behind yet; as ``huge_page_bytes``."""
+    return nbytes - _counted(_RESIDENT, address, nbytes)
+
+
+def _counted(kind: re.Pattern[str], address: int, nbytes: int) -> int:
     total, inside = 0, False
     try:
         with SMAPS.open(encoding="ascii", errors="replace") as lines:
             for line in lines:
                 if found := _RANGE.match(line):
                     inside = int(found[1], 16) < address + nbytes and int(found[2], 16) > address
-                elif inside and (huge := _HUGE.match(line)):
-                    total += int(huge[2]) << 10
+                elif inside and (counted := kind.match(line)):
+                    total += int(counted[2]) << 10
     except OSError:
         return 0
     return min(total, nbytes)

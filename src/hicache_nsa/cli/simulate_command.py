@@ -13,9 +13,16 @@ from hicache_nsa.cache.write_policy import WRITE_POLICIES
 from hicache_nsa.cli.bench_options import json_option, list_option
 from hicache_nsa.cli.bench_run import told_as_exit_code
 from hicache_nsa.cli.json_output import check_target, write_json
+from hicache_nsa.cli.model_options import (
+    KV_DTYPES,
+    MOST_PAGE_SIZE,
+    config_option,
+    kv_dtype_option,
+    page_size_option,
+)
 from hicache_nsa.cli.option_types import MOST_COUNT, list_of, name_of
 from hicache_nsa.cli.quantities import MOST_BYTES, bandwidth, tokens_per_second
-from hicache_nsa.cli.size_command import KV_DTYPES, MOST_PAGE_SIZE, naming
+from hicache_nsa.cli.size_command import naming
 from hicache_nsa.formats import PoolFormat, from_hf_config
 from hicache_nsa.formats.models import MODELS, model_format
 from hicache_nsa.simulate.case import Case, cases_of
@@ -100,24 +107,9 @@ def format_name(
     type=click.Choice(tuple(MODELS)),
     help="Bytes a token.  [default: deepseek-v3.2]",
 )
-@click.option(
-    "--config",
-    type=click.Path(exists=True, path_type=Path),
-    metavar="config.json",
-    help="Any other model: its config of Hugging Face, or the folder that has it.",
-)
-@click.option(
-    "--kv-dtype",
-    type=click.Choice(KV_DTYPES),
-    help="Format of the rows.  [default: fp8_ds_mla with an indexer, else bf16]",
-)
-@click.option(
-    "--page-size",
-    type=click.IntRange(1, MOST_PAGE_SIZE),
-    default=64,
-    show_default=True,
-    help="Tokens a page.",
-)
+@config_option
+@kv_dtype_option
+@page_size_option
 @click.option(
     "--block-size",
     type=click.IntRange(1, MOST_PAGE_SIZE),

@@ -11,6 +11,7 @@ import click
 
 from hicache_nsa.cli.bench_options import json_option
 from hicache_nsa.cli.json_output import write_json
+from hicache_nsa.cli.model_options import config_option, kv_dtype_option, page_size_option
 from hicache_nsa.cli.option_types import count, list_of
 from hicache_nsa.cli.quantities import bandwidth, fixed_cost, size_in_bytes, tokens_per_second
 from hicache_nsa.cli.size_table import report_text, rows_text
@@ -29,31 +30,14 @@ from hicache_nsa.sizing import (
 )
 
 TOKENS = (1024, 8192, 32_768, 131_072)
-KV_DTYPES = ("fp8_ds_mla", "bf16", "fp8", "fp16", "fp32")
-MOST_PAGE_SIZE = 65_536
 OF_ONE_MODEL = ("kv_dtype", "tokens", "bandwidth", "prefill_rate", "fixed_cost")
 
 
 @click.command()
 @click.option("--model", type=click.Choice(tuple(MODELS)), help="A known model.")
-@click.option(
-    "--config",
-    type=click.Path(exists=True, path_type=Path),
-    metavar="config.json",
-    help="Any other model: its config of Hugging Face, or the folder that has it.",
-)
-@click.option(
-    "--kv-dtype",
-    type=click.Choice(KV_DTYPES),
-    help="Format of the rows.  [default: fp8_ds_mla with an indexer, else bf16]",
-)
-@click.option(
-    "--page-size",
-    type=click.IntRange(1, MOST_PAGE_SIZE),
-    default=64,
-    show_default=True,
-    help="Tokens a page.",
-)
+@config_option
+@kv_dtype_option
+@page_size_option
 @click.option("--host-size", callback=size_in_bytes, metavar="SIZE", help='Host tier, as "50GiB".')
 @click.option("--device-size", callback=size_in_bytes, metavar="SIZE", help="Device tier.")
 @click.option(

@@ -15,11 +15,11 @@ and what else is known of it.
 
 
 @dataclass(slots=True)
-class BenchReport:
+class Report:
     """``settings`` and ``machine`` are what was asked for and found; ``cases`` grows.
 
     ``load_average``: other work on the machine before the start; figures of a busy one are worth
-    little. ``error``: why it ended early, if a copy failed.
+    little. ``error``: why it ended early, if something failed.
     """
 
     settings: Mapping[str, object]
@@ -28,6 +28,34 @@ class BenchReport:
     cases: list[Row] = field(default_factory=list)
     interrupted: bool = False
     error: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Everything was measured, and every byte was right."""
+        unbroken = not self.interrupted and self.error is None
+        return unbroken and all(case["verified"] for case in self.cases)
+
+    @property
+    def conclusions(self) -> dict[str, object]:
+        """What follows from the cases, for the JSON."""
+        return {}
+
+    def to_json(self) -> dict[str, object]:
+        """The report as the command's JSON shows it, without what every command reports."""
+        return {
+            "settings": dict(self.settings),
+            "load_average_at_start": self.load_average,
+            **self.conclusions,
+            "cases": self.cases,
+            "interrupted": self.interrupted,
+            "error": self.error,
+        }
+
+
+@dataclass(slots=True)
+class BenchReport(Report):
+    """Of copies, each timed beside a contiguous one."""
+
     _contiguous: dict[str, dict[int, list[float]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
@@ -46,18 +74,6 @@ class BenchReport:
         return median(sizes[max(sizes)]) if sizes else None
 
     @property
-    def passed(self) -> bool:
-        """Everything was measured, and every byte was right."""
-        unbroken = not self.interrupted and self.error is None
-        return unbroken and all(case["verified"] for case in self.cases)
-
-    def to_json(self) -> dict[str, object]:
-        """The report as the command's JSON shows it, without what every command reports."""
-        return {
-            "settings": dict(self.settings),
-            "load_average_at_start": self.load_average,
-            "peak": self.peak,
-            "cases": self.cases,
-            "interrupted": self.interrupted,
-            "error": self.error,
-        }
+    def conclusions(self) -> dict[str, object]:
+        """The contiguous copies."""
+        return {"peak": self.peak}

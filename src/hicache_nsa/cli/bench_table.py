@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rich.box import SIMPLE_HEAVY
-from rich.console import Console
 from rich.table import Table
 
 from hicache_nsa.bench.report import BenchReport, Row
+from hicache_nsa.cli.wide_console import wide_console
 
-PLAIN_WIDTH = 200  # where stdout is not a terminal
 Cell = Callable[[Row], str]
 
 
 def print_report(report: BenchReport) -> None:
     """Print the cases to stdout, one a row, then what follows from them."""
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=PLAIN_WIDTH)
+    console = wide_console()
     if report.cases:
         console.print(_table(report))
     for line in _conclusions(report):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rich.box import SIMPLE_HEAVY
-from rich.console import Console
 from rich.table import Table
 
 from hicache_nsa.bench.pin.report import PinReport
 from hicache_nsa.bench.report import Row
+from hicache_nsa.cli.wide_console import wide_console
 from hicache_nsa.sizes import format_size
 
 HEADINGS = ("size", "seconds", "s/GiB", "release\ns/GiB", "verified")
@@ -15,7 +15,7 @@ HEADINGS = ("size", "seconds", "s/GiB", "release\ns/GiB", "verified")
 
 def print_pin(report: PinReport) -> None:
     """Print ``report`` to stdout."""
-    console = Console(highlight=False, markup=False)
+    console = wide_console()
     table = Table(box=SIMPLE_HEAVY, pad_edge=False, collapse_padding=True)
     table.add_column("case", no_wrap=True)
     for heading in HEADINGS:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from rich.box import SIMPLE_HEAVY
-from rich.console import Console
 from rich.table import Table
 
 from hicache_nsa.bench.report import Row
 from hicache_nsa.bench.tree.report import TreeReport
 from hicache_nsa.bench.tree.settings import OURS
+from hicache_nsa.cli.wide_console import wide_console
 
-PLAIN_WIDTH = 200  # where stdout is not a terminal
 # Heading: (key, format). Those that no case has are left out.
 COLUMNS = {
     "p50 us": ("p50_us", ",.1f"),
@@ -30,9 +29,7 @@ COLUMNS = {
 
 def print_tree(report: TreeReport) -> None:
     """Print ``report`` to stdout."""
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=PLAIN_WIDTH)
+    console = wide_console()
     if report.cases:
         console.print(_table(report))
     for line in _conclusions(report):

@@ -62,7 +62,7 @@ class PinBench:
             {**asdict(settings), "page_bytes": self._format.page_bytes},
             {"device": self._device, **_gpu_of(self._device), "numa_nodes": _nodes()},
             os.getloadavg()[0],
-            {} if self._gpu else {PINNED: NO_GPU, ALLOCATED: NO_GPU},
+            left_out={} if self._gpu else {PINNED: NO_GPU, ALLOCATED: NO_GPU},
         )
 
     @property

@@ -2,7 +2,7 @@
 #include <nanobind/stl/shared_ptr.h>
 
 #include "bindings/bindings.h"
-#include "core/timeline.h"
+#include "core/stream_clock.h"
 
 namespace hicache::bindings {
 
@@ -18,12 +18,12 @@ void bind_streams(nb::module_& m) {
             },
             "timeout"_a = nb::none(), "Waits for done(); seconds, False at the limit.");
 
-    nb::class_<Timeline>(m, "Timeline", "A stream's clock on the CPU backend.")
+    nb::class_<StreamClock>(m, "StreamClock", "A stream's clock on the CPU backend.")
         .def(nb::init<>())
-        .def("submit", &Timeline::submit, "Announces work; returns the value to complete later.")
-        .def("complete", &Timeline::complete, "value"_a,
+        .def("submit", &StreamClock::submit, "Announces work; returns the value to complete later.")
+        .def("complete", &StreamClock::complete, "value"_a,
              "All work up to value is complete. ValueError: never submitted, or complete already.")
-        .def("fence", &Timeline::fence, "A fence behind everything submitted so far.");
+        .def("fence", &StreamClock::fence, "A fence behind everything submitted so far.");
 }
 
 }  // namespace hicache::bindings

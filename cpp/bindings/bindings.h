@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "core/host_memory.h"
-#include "core/timeline.h"
+#include "core/stream_clock.h"
 
 namespace hicache::bindings {
 

@@ -44,7 +44,7 @@ TEST(TransferClose, TheDestructorDoesTheSame) {
 
 TEST(TransferClose, CopiesWhoseFencesNeverCompleteFail) {
     TransferPools pools({});
-    Timeline compute;
+    StreamClock compute;
     compute.submit();
     const Ticket stuck = pools.submit(kSave, {3}, {5}, std::nullopt, {compute.fence()});
     const Ticket behind = pools.submit(kSave, {4}, {6});
@@ -60,7 +60,7 @@ TEST(TransferClose, CopiesWhoseFencesNeverCompleteFail) {
 
 TEST(TransferClose, CloseWaitsForFencesThatComplete) {
     TransferPools pools({});
-    Timeline compute;
+    StreamClock compute;
     const int64_t work = compute.submit();
     const Ticket ticket = pools.submit(kSave, {3}, {5}, std::nullopt, {compute.fence()});
     std::thread later([&] {
@@ -113,7 +113,7 @@ int in_child(TransferPools& pools, const Ticket& held, const FencePtr& fence) {
 
 TEST(TransferClose, AForkedChildIsRefusedAndEndsAtOnce) {
     TransferPools pools({});
-    Timeline compute;
+    StreamClock compute;
     const int64_t work = compute.submit();
     const FencePtr fence = compute.fence();
     pools.engine().hold(kLoad);

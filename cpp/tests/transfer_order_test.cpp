@@ -75,7 +75,7 @@ TEST(TransferOrder, HeldCopiesStayInFlight) {
 
 TEST(TransferOrder, F02CopiesWaitForTheirFences) {
     TransferPools pools({});
-    Timeline compute, other;
+    StreamClock compute, other;
     const int64_t work = compute.submit();
     const int64_t more = other.submit();
     const Ticket ticket =
@@ -91,7 +91,7 @@ TEST(TransferOrder, F02CopiesWaitForTheirFences) {
 
 TEST(TransferOrder, OneDirectionRunsInSubmissionOrder) {
     TransferPools pools({});
-    Timeline compute;
+    StreamClock compute;
     const int64_t work = compute.submit();
     const Ticket first = pools.submit(kSave, {1}, {1}, std::nullopt, {compute.fence()});
     const Ticket second = pools.submit(kSave, {2}, {2});

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/timeline.h"
+#include "core/stream_clock.h"
 #include "transfer/transfer_engine.h"
 
 namespace hicache::testing_support {

@@ -30,7 +30,7 @@ TEST_P(TransferStress, ManyCopiesEndAsIfOneAfterTheOther) {
     auto host_model = pools.host_bytes();
     auto device_model = pools.device_bytes();
     std::vector<Ticket> tickets;
-    Timeline compute;
+    StreamClock compute;
     for (int step = 0; step < 150; ++step) {
         const Direction direction = random() % 2 == 0 ? kLoad : kSave;
         const size_t n = random() % 5;

@@ -392,7 +392,7 @@ class Fence:
     def wait(self, timeout: float | None = None) -> bool:
         """Waits for done(); seconds, False at the limit."""
 
-class Timeline:
+class StreamClock:
     """A stream's clock on the CPU backend."""
 
     def __init__(self) -> None: ...

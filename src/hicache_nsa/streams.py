@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeAlias
 
-from hicache_nsa._core import Fence, Timeline
+from hicache_nsa._core import Fence, StreamClock
 from hicache_nsa.cuda_streams import stream_handle
 from hicache_nsa.errors import HiCacheError
 
@@ -37,7 +37,7 @@ class CpuStream:
     """
 
     def __init__(self, name: str = "hicache-cpu-stream") -> None:
-        self._timeline = Timeline()
+        self._clock = StreamClock()
         self._order = threading.Lock()
         self._queue: SimpleQueue[_Work | None] = SimpleQueue()
         self._closed = False
@@ -54,7 +54,7 @@ class CpuStream:
         with self._order:
             if self._closed:
                 raise HiCacheError("the stream is closed; nothing more can be queued on it")
-            self._queue.put(_Work(self._timeline.submit(), function, args, future))
+            self._queue.put(_Work(self._clock.submit(), function, args, future))
         return future
 
     def _run(self) -> None:
@@ -65,11 +65,11 @@ class CpuStream:
             except BaseException as error:
                 work.future.set_exception(error)
             finally:
-                self._timeline.complete(work.value)
+                self._clock.complete(work.value)
 
     def fence(self) -> Fence:
         """Everything queued so far."""
-        return self._timeline.fence()
+        return self._clock.fence()
 
     def synchronize(self) -> None:
         """Wait until everything queued so far has run."""

@@ -343,7 +343,12 @@ def pin_limit() -> None:
     limit = 64 << 20
     registered = ctypes.CDLL(None).hicache_test_registered
     registered.restype = ctypes.c_size_t
-    for chunk, where in ((0, "chunk 1 of 8"), (limit // 2, "chunk 3 of 32")):
+    cases = (
+        (2 * limit, "chunk 1 of 8", 0),
+        (0, "chunk 2 of 16", limit),
+        (limit // 2, "chunk 3 of 32", limit),
+    )
+    for chunk, where, pinned in cases:
         host = hc.HostPool(FORMAT, size=1 << 30, prefault=False)
         before = faults()
         options = {"host": host, "pin_chunk_bytes": chunk}
@@ -351,7 +356,6 @@ def pin_limit() -> None:
             pools = pools_of(**options)
         require_faults(before)
         assert [each.category for each in told].count(RuntimeWarning) == 1
-        pinned = limit if chunk else 0
         assert registered() == host.memory_kind.pinned_bytes == pinned
         cuda_works()
         with pools:

@@ -1,4 +1,4 @@
-#include "core/timeline.h"
+#include "core/stream_clock.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -11,7 +11,7 @@
 
 namespace hicache {
 
-struct Timeline::Clock {
+struct StreamClock::Clock {
     ProcessMark process;
     std::mutex mutex;
     std::condition_variable changed;
@@ -19,7 +19,7 @@ struct Timeline::Clock {
     std::atomic<int64_t> completed{0};
 };
 
-class Timeline::Point : public Fence {
+class StreamClock::Point : public Fence {
   public:
     Point(std::shared_ptr<Clock> clock, int64_t value) : clock_(std::move(clock)), value_(value) {}
 
@@ -39,16 +39,16 @@ class Timeline::Point : public Fence {
     const int64_t value_;
 };
 
-Timeline::Timeline() : clock_(std::make_shared<Clock>()) {}
+StreamClock::StreamClock() : clock_(std::make_shared<Clock>()) {}
 
-int64_t Timeline::submit() {
-    clock_->process.require_same("timeline");
+int64_t StreamClock::submit() {
+    clock_->process.require_same("stream clock");
     std::lock_guard lock(clock_->mutex);
     return ++clock_->submitted;
 }
 
-void Timeline::complete(int64_t value) {
-    clock_->process.require_same("timeline");
+void StreamClock::complete(int64_t value) {
+    clock_->process.require_same("stream clock");
     {
         std::lock_guard lock(clock_->mutex);
         const int64_t completed = clock_->completed.load(std::memory_order_relaxed);
@@ -61,8 +61,8 @@ void Timeline::complete(int64_t value) {
     clock_->changed.notify_all();
 }
 
-FencePtr Timeline::fence() const {
-    clock_->process.require_same("timeline");
+FencePtr StreamClock::fence() const {
+    clock_->process.require_same("stream clock");
     std::lock_guard lock(clock_->mutex);
     return std::make_shared<Point>(clock_, clock_->submitted);
 }

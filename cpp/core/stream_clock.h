@@ -11,9 +11,9 @@
 
 namespace hicache {
 
-class Timeline {
+class StreamClock {
   public:
-    Timeline();
+    StreamClock();
 
     // Announces one more piece of work; returns its value, to be given to complete().
     int64_t submit();

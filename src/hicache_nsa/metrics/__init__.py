@@ -1,0 +1,1 @@
+"""Metrics for Prometheus: the table of all of them, and the collector."""

@@ -184,7 +184,7 @@ def test_without_a_measured_bandwidth(trace: Path, no_gpu: str) -> None:
     outcome = invoke(trace, "--prefill-rate", "10000")
     assert outcome.exit_code == 2
     assert "--prefill-rate needs a bandwidth:" in outcome.output
-    assert "give --bandwidth" in " ".join(outcome.output.split())
+    assert "Give --bandwidth" in " ".join(outcome.output.split())
 
 
 BAD_OPTIONS: list[tuple[list[str], str]] = [

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from hicache_nsa import _core, link_curve
 from hicache_nsa.cli.app import hicache
 from hicache_nsa.formats.models import MODELS
-from hicache_nsa.sizing import kept_bandwidth
+from hicache_nsa.sizing import NoBandwidth, kept_bandwidth
 
 V32 = ("--model", "deepseek-v3.2")
 RATES = ("--bandwidth", "50", "--prefill-rate", "10000")
@@ -122,7 +122,10 @@ def test_an_unknown_bandwidth_is_said_not_invented() -> None:
     assert [load["seconds"] for load in found["loads"]] == [None] * 4
     assert found["loads"][0]["recompute_seconds"] == pytest.approx(0.1024)
     output = invoke(*V32, "--prefill-rate", "10000").output
-    assert "Load times are unknown: There is no GPU. hicache bench link measures it" in output
+    unknown = (
+        "Load times are unknown: There is no GPU, and no number is put in its place. Give --band"
+    )
+    assert unknown in output
     assert "unknown without a bandwidth" in output
     assert "unknown without --prefill-rate" in invoke(*V32, "--bandwidth", "50").output
 
@@ -148,9 +151,45 @@ def test_the_kept_link_curve_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert given == {"bytes_per_second": 10e9, "source": "--bandwidth"}
 
 
-def test_without_a_gpu_the_reason_is_the_cores(no_gpu: str, monkeypatch: Any) -> None:
+def test_without_a_gpu_the_reason_is_plain(no_gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert no_gpu in kept_bandwidth().reason  # type: ignore[union-attr]
+    found = kept_bandwidth()
+    assert isinstance(found, NoBandwidth)
+    plain = no_gpu if "CUDA backend" in no_gpu else "was found here"
+    assert plain in found.reason and "no number is put in its place. Give --band" in found.reason
+    assert "cudaError" not in found.reason
+
+
+@pytest.mark.parametrize(
+    ("said", "plain"),
+    [
+        (
+            "Device 'cuda' needs a CUDA GPU and its driver; looking for one failed: CUDA driver "
+            "version is insufficient for CUDA runtime version (cudaErrorInsufficientDriver).",
+            "no NVIDIA driver was found here, or one that is older than the CUDA of this build",
+        ),
+        (
+            "Device 'cuda' needs a CUDA GPU and its driver; looking for one failed: no CUDA-"
+            "capable device is detected (cudaErrorNoDevice).",
+            "no GPU was found here,",
+        ),
+        (
+            "Device 'cuda': this build of hicache-nsa has no CUDA backend ...",
+            "this build of hicache",
+        ),
+    ],
+)
+def test_what_the_core_says_in_plain_words(
+    said: str, plain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(device: str) -> str:
+        raise RuntimeError(said)
+
+    core = SimpleNamespace(cuda_device_identity=refuse, build_info=_core.build_info)
+    monkeypatch.setattr(link_curve, "_core", core)
+    output = invoke(*V32, "--prefill-rate", "10000").output
+    assert f"Load times are unknown: {plain}" in output
+    assert "cudaError" not in output and "insufficient" not in output
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,10 @@ INSTALLED: dict[str, str | None] = {
     "transformers": "5.18.0",
     "vllm": "0.32.1",
     "sglang": None,
+    "matplotlib": "3.10.7",
+    "prometheus-client": None,
+    "pyzmq": None,
+    "msgspec": None,
 }
 WANTED = {
     "numpy": ">=1.23",
@@ -50,6 +54,10 @@ WANTED = {
     "transformers": "<6,>=5.17",
     "vllm": "<0.34,>=0.32",
     "sglang": ">=0.5.23",
+    "matplotlib": "<4,>=3.7",
+    "prometheus-client": "<1,>=0.20",
+    "pyzmq": ">=26",
+    "msgspec": ">=0.19",
 }
 GPU = PciGpu(ADDRESS, FULL, 0)
 ROW = SmiGpu(UUID, ADDRESS, "NVIDIA H200", 143_771, "9.0", "580.159.04", FULL)

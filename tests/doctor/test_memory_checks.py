@@ -103,22 +103,23 @@ def test_several_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("numa", "meaning"),
+    ("numa", "meaning", "fix"),
     [
-        ({"allowed_nodes": frozenset({1})}, "gets no memory of the GPU's node"),
-        ({"allowed_cpus": frozenset({2, 3})}, "runs on none of the cores"),
+        ({"allowed_nodes": frozenset({1})}, "gets no memory of the GPU's node", "--cpuset-mems"),
+        ({"allowed_cpus": frozenset({2, 3})}, "runs on none of the cores", "--cpunodebind=0"),
     ],
 )
-def test_far_from_the_gpu(numa: dict[str, object], meaning: str) -> None:
+def test_far_from_the_gpu(numa: dict[str, object], meaning: str, fix: str) -> None:
     line = check_numa(changed(GPU_MACHINE, numa=numa))
-    assert line.verdict == WARN and meaning in line.meaning
-    assert line.fix == "start with numactl --cpunodebind=0 --membind=0"
+    assert line.verdict == WARN and meaning in line.meaning and fix in str(line.fix)
+    assert "numa='auto'" in f"{line.meaning} {line.fix}"
 
 
 @pytest.mark.parametrize("node", [None, 7])
 def test_a_gpu_on_an_unknown_node(node: int | None) -> None:
     line = check_numa(changed(GPU_MACHINE, hardware={"pci": (replace(GPU, node=node),)}))
     assert line.verdict == WARN and "the GPU's is unknown" in line.found
+    assert "numa=N" in str(line.fix) and "numa='auto'" in str(line.fix)
     assert check_numa(changed(GPU_MACHINE, hardware={"pci": ()})).verdict == WARN
 
 

@@ -98,17 +98,28 @@ def check_numa(facts: Facts) -> Finding:
         return warn(
             f"{found}, the GPU's is unknown",
             "Memory of a far node loads more slowly, and nothing says which is far.",
-            "nvidia-smi topo -m may show it: start with numactl --cpunodebind=N --membind=N",
+            "nvidia-smi topo -m may show it: give the cache numa=N (numa='auto' cannot find it), "
+            "and start with numactl --cpunodebind=N",
         )
     row = dict(zip(nodes, numa.distances[node], strict=False))
     found = f"{found}, the GPU is on {node}; distances from there: " + ", ".join(
         f"{other}: {distance}" for other, distance in row.items()
     )
-    near = f"start with numactl --cpunodebind={node} --membind={node}"
+    near = f"start with numactl --cpunodebind={node}"
     if numa.allowed_nodes and node not in numa.allowed_nodes:
-        return warn(found, "This process gets no memory of the GPU's node.", near)
+        return warn(
+            found,
+            "This process gets no memory of the GPU's node, and numa='auto' cannot take it there.",
+            f"let it have node {node} (numactl --membind, docker run --cpuset-mems); numa='auto', "
+            "the default, takes a pool's pages from there then",
+        )
     if numa.allowed_cpus and not numa.allowed_cpus & numa.cpus[node]:
-        return warn(found, "This process runs on none of the cores of the GPU's node.", near)
+        return warn(
+            found,
+            "This process runs on none of the cores of the GPU's node. A pool's pages come from "
+            "there all the same with numa='auto', the default.",
+            near,
+        )
     return ok(found, "This process may use the memory and the cores of the GPU's node.")
 
 

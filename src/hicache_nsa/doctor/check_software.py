@@ -15,6 +15,10 @@ EXTRAS = {
     "transformers": "PrefixCache (docs/integrations/transformers.md)",
     "vllm": "HiCacheOffloadingSpec (docs/integrations/vllm.md)",
     "sglang": "HiCacheLinker (docs/integrations/sglang.md)",
+    "matplotlib": "hicache simulate --plot",
+    "prometheus-client": "the collector of metrics (hicache_nsa.metrics)",
+    "pyzmq": "publishing KV events",
+    "msgspec": "publishing KV events",
 }
 
 

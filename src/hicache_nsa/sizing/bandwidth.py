@@ -6,7 +6,17 @@ from dataclasses import dataclass
 
 from hicache_nsa import link_curve
 
-HOW_TO_MEASURE = "hicache bench link measures it on a GPU, or give --bandwidth"
+NO_NUMBER = (
+    "and no number is put in its place. Give --bandwidth (54.4 is what one H200 on PCIe 5 x16 "
+    "showed), or run hicache bench link on the machine with the GPU."
+)
+# What the C++ core says, and what it means here.
+_PLAIN = {
+    "has no CUDA backend": "this build of hicache-nsa has no CUDA backend, so no GPU's is known",
+    "cudaErrorInsufficientDriver": "no NVIDIA driver was found here, or one that is older than the "
+    "CUDA of this build (hicache doctor says which)",
+    "cudaErrorNoDevice": "no GPU was found here",
+}
 
 
 @dataclass(frozen=True)
@@ -30,7 +40,9 @@ def kept_bandwidth(device: str = "cuda") -> Bandwidth | NoBandwidth:
         curve = link_curve.kept_curve(device)
         file = link_curve.curve_file(device)
     except RuntimeError as error:
-        return NoBandwidth(f"{error} {HOW_TO_MEASURE}")
+        said = str(error)
+        reason = next((plain for part, plain in _PLAIN.items() if part in said), said)
+        return NoBandwidth(f"{reason.rstrip('.')}, {NO_NUMBER}")
     if curve is None:
-        return NoBandwidth(f"no link curve is kept for this GPU; {HOW_TO_MEASURE}")
+        return NoBandwidth(f"no link curve is kept for this GPU, {NO_NUMBER}")
     return Bandwidth(link_curve.peak_rate(curve, "h2d"), f"link curve {file}")

@@ -46,6 +46,44 @@ def test_every_option_is_named(name: str) -> None:
     assert [option for option in options if f"`{option}" not in SECTIONS[name]] == []
 
 
+def table_below(heading: str) -> dict[str, str]:
+    """Option to default, of the table below a heading."""
+    text = TEXT.partition(f"\n### {heading}\n")[2]
+    assert text, heading
+    lines = [line for line in re.split(r"^#", text, flags=re.MULTILINE)[0].splitlines() if line]
+    cells = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines[2:]]
+    assert {len(row) for row in cells} == {4}
+    return {row[0].strip("`"): row[2] for row in cells}
+
+
+def default_of(option: click.Option, command: click.Command) -> str:
+    """As --help shows it."""
+    shown = re.search(r"\[default: (.+?)[;\]]", " ".join((option.help or "").split()))
+    if shown:
+        return shown[1]
+    if isinstance(option.show_default, str):
+        return option.show_default
+    value = option.get_default(click.Context(command))
+    return str(value) if isinstance(value, (str, int)) and not option.is_flag else ""
+
+
+SHARED = "hicache bench transfer, overlap, verify: options of all three"
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"hicache size", "hicache doctor"}))
+def test_every_option_has_its_row_and_default(name: str) -> None:
+    said = table_below(f"{name}: options")
+    if name.rpartition(" ")[2] in ("transfer", "overlap", "verify"):
+        said |= table_below(SHARED)
+    options = [each for each in COMMANDS[name].params if isinstance(each, click.Option)]
+    wanted = {
+        each.opts[0]: default_of(each, COMMANDS[name])
+        for each in options
+        if each.opts[0] not in ("--json", "--help", "-h")
+    }
+    assert said == wanted
+
+
 def test_every_line_of_the_doctor_is_in_the_table() -> None:
     rows = re.findall(r"^\| (`.+?`) \|", SECTIONS["hicache doctor"], re.MULTILINE)
     assert re.findall(r"`(.+?)`", " ".join(rows)) == list(CHECKS)

@@ -94,7 +94,7 @@ def test_it_shows_the_quickstart() -> None:
 
 
 LINKED = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
-LINKED += [f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))]
+LINKED += sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
 
 
 @pytest.mark.parametrize("name", LINKED)
@@ -103,6 +103,12 @@ def test_links_lead_to_files_that_exist(name: str) -> None:
     targets = [part.partition(")")[0] for part in file.read_text(encoding="utf-8").split("](")[1:]]
     local = [target for target in targets if "://" not in target]
     assert [target for target in local if not (file.parent / target).exists()] == []
+
+
+def test_every_page_of_the_docs_is_linked() -> None:
+    pages = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert len(pages) >= 10
+    assert [page for page in sorted(pages) if f"]({page})" not in README] == []
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])

@@ -105,7 +105,8 @@ class NoCopyEngine(TransferEngine):
         self._holds = dict.fromkeys(DIRECTIONS, 0)
         self.verify = "off"
         ways = ("direct", "kernel", "staged")
-        names = ("copies", "pages", "bytes", "verified", "corrupt", "runs", *ways)
+        waits = ("exposed_waits", "exposed_wait_ns")
+        names = ("copies", "pages", "bytes", "verified", "corrupt", "runs", *ways, *waits)
         self._totals = {direction: dict.fromkeys(names, 0) for direction in DIRECTIONS}
 
     def record(self, stream: Stream = None) -> Fence | None:

@@ -6,31 +6,40 @@
 #include <utility>
 
 #include "core/errors.h"
+#include "core/nvtx_range.h"
+#include "core/timeline.h"
 #include "core/waiting.h"
 
 namespace hicache {
 namespace {
 
-double now() {
-    const auto since = std::chrono::steady_clock::now().time_since_epoch();
-    return std::chrono::duration<double>(since).count();
-}
+constexpr double kNanosecond = 1e-9;
 
 }  // namespace
 
-CopyJob::CopyJob(CopyOrder order, int num_layers, std::shared_ptr<TransferCounters> counters)
+CopyJob::CopyJob(CopyOrder order, int num_layers, std::shared_ptr<TransferCounters> counters,
+                 std::shared_ptr<Timeline> timeline)
     : order_(std::move(order)),
       counters_(std::move(counters)),
       positions_(static_cast<size_t>(num_layers), -1),
+      trace_(std::move(timeline), order_),
       landed_(order_.layers.size(), false) {
     for (size_t i = 0; i < order_.layers.size(); ++i) {
         positions_[static_cast<size_t>(order_.layers[i])] = static_cast<int>(i);
     }
+    if (trace_.on()) trace_.submitted(steady_nanoseconds());
 }
 
 void CopyJob::start() {
     std::lock_guard lock(mutex_);
-    started_ = now();
+    started_ = steady_nanoseconds();
+    trace_.seen_by_host(gate_ != nullptr);
+    trace_.started(started_);
+}
+
+void CopyJob::goes(Way way) {
+    std::lock_guard lock(mutex_);
+    trace_.goes(name(way));
 }
 
 void CopyJob::expect_end(SteadyTime end, DueTime::Duration takes) {
@@ -49,6 +58,7 @@ void CopyJob::layers_landed(int first, int last) {
         while (reached < static_cast<int>(landed_.size()) && landed_[reached])
             ++reached;
         in_order_.store(reached, std::memory_order_release);
+        if (trace_.on()) trace_.landed(first, last, steady_nanoseconds());
     }
     landed_changed_.notify_all();
 }
@@ -65,9 +75,11 @@ void CopyJob::finish(std::optional<std::string> error, int64_t pages_copied) {
     counters_->finished(error.has_value(), pages_copied, pages_copied * order_.page_bytes);
     {
         std::lock_guard lock(mutex_);
+        const int64_t ended = steady_nanoseconds();
+        trace_.ended(ended, pages_copied, error);
         error_ = std::move(error);
         pages_copied_ = pages_copied;
-        seconds_ = started_ > 0 ? now() - started_ : 0;
+        seconds_ = started_ > 0 ? static_cast<double>(ended - started_) * kNanosecond : 0;
         done_.store(true, std::memory_order_release);
     }
     done_changed_.notify_all();
@@ -127,9 +139,17 @@ bool CopyJob::wait_layer(int layer, Timeout timeout) {
     const int position = position_of(layer);
     if (position < 0 || position_done(position) || done()) return true;
     process_.require_same("ticket");
+    return wait_position(position, timeout);
+}
+
+bool CopyJob::wait_position(int position, Timeout timeout) {
+    const NvtxRange range("wait for layer ", order_.layers[static_cast<size_t>(position)]);
+    const int64_t begin = trace_.on() ? steady_nanoseconds() : 0;
     std::unique_lock lock(mutex_);
-    return wait_until_ready(landed_changed_, lock, timeout,
-                            [&] { return position_done(position) || done(); });
+    const bool ready = wait_until_ready(landed_changed_, lock, timeout,
+                                        [&] { return position_done(position) || done(); });
+    if (begin > 0) trace_.waited(position, begin, steady_nanoseconds(), std::nullopt);
+    return ready;
 }
 
 void CopyJob::wait_layer_on_stream(int layer, uintptr_t stream) {
@@ -138,6 +158,7 @@ void CopyJob::wait_layer_on_stream(int layer, uintptr_t stream) {
     if (gate_) gate_->check_stream(stream);
     if (position < 0 || position_done(position) || done()) return;
     if (!gate_) bad_state("This device has no streams: wait for layer ", layer, " on the host.");
+    const NvtxRange range("wait for layer on stream ", layer);
     gate_->enqueue_wait(position, stream);
 }
 

@@ -21,6 +21,7 @@ from hicache_nsa.pools import DevicePool, HostPool, native_format
 from hicache_nsa.streams import Stream, host_fence
 from hicache_nsa.ticket import Ticket as Ticket
 from hicache_nsa.ticket import seconds_of as seconds_of
+from hicache_nsa.timeline import Timeline
 from hicache_nsa.tokens import PageIds, int64_array
 
 IO_BACKENDS = ("auto", "kernel", "direct", "staged")
@@ -51,6 +52,7 @@ class TransferEngine:
     pin_memory: ``auto`` pins the host pool for a GPU; chunks that the system refuses stay pageable,
         with a warning, and their pages are copied slower. True raises then, False pins none.
     wait_ready: until all of the host pool is. False: see ``HostPool.begin_service``.
+    timeline: records copies and waits for layers once ``timeline.start()`` is called.
     An engine that is dropped without ``close()`` finishes its copies first: they use its pools.
 
     Raises:
@@ -117,6 +119,7 @@ class TransferEngine:
             )
         except RuntimeError as error:
             raise HiCacheError(str(error)) from error
+        self.timeline = Timeline(self._native.timeline)
         if self._native.warning:
             warnings.warn(self._native.warning, RuntimeWarning, stacklevel=2)
         try:

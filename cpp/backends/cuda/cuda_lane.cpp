@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/cuda/cuda_call.h"
+#include "core/nvtx_range.h"
 #include "transfer/fence_wait.h"
 #include "transfer/way_choice.h"
 
@@ -211,6 +212,9 @@ CudaLane::Queued CudaLane::queue(const Queued& waiting, std::optional<std::strin
     Queued queued = waiting;
     if (!queued.error) queued.error = std::move(error);
     const CopyOrder& order = queued.job->order();
+    const NvtxRange range(
+        direction_ == Direction::kHostToDevice ? "queue h2d copy " : "queue d2h copy ",
+        order.sequence);
     if (queued.error || order.plan.num_pages() == 0) return queued;
     try {
         order_after_fences(order, stream_);
@@ -233,6 +237,7 @@ void CudaLane::queue_bytes(Queued& copy, const WayChoice& choice) {
         digests_->begin(order, *copy.gate, copy.digests);
     }
     const auto [way, group_layers] = choice;
+    copy.job->goes(way);
     take(way, pinned(order)).queue(order, group_layers, stream_, *copy.gate, copy.held);
     if (digests_) digests_->end(order, *copy.digests);
 }

@@ -1,5 +1,7 @@
 #include "core/nvtx_range.h"
 
+// A CUDA that came without NVTX's headers: no ranges.
+#if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 
 #include <array>
@@ -40,3 +42,18 @@ void pop() noexcept {
 }
 
 }  // namespace hicache::nvtx
+
+#else
+
+namespace hicache::nvtx {
+
+bool attached() noexcept {
+    return false;
+}
+
+void push(const char*, int64_t) noexcept {}
+void pop() noexcept {}
+
+}  // namespace hicache::nvtx
+
+#endif

@@ -52,7 +52,8 @@ def write_recorded_load(
             timeline.add(f"layer {layer}", times[2 * layer], times[2 * layer + 1])
     finally:
         timeline.stop()
-    timeline.write(path)
+    about = {"device": machine.device, **machine.describe(), "layers": layers}
+    timeline.write(path, about)
 
 
 def _save(copy: Copy, pool: int) -> Copy | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -99,8 +99,12 @@ class Timeline:
         """What is there as events of the Trace Event Format, see ``hicache_nsa.timeline``."""
         return trace_events(self.spans(), os.getpid())
 
-    def write(self, path: str | os.PathLike[str]) -> None:
+    def write(
+        self, path: str | os.PathLike[str], about: Mapping[str, object] | None = None
+    ) -> None:
         """Write what is there as JSON that Perfetto (ui.perfetto.dev) and Chrome read.
+
+        about: what else the file says of itself (in ``otherData``): strings and numbers.
 
         Raises:
             OSError: the file can't be written.
@@ -109,7 +113,7 @@ class Timeline:
         document = {
             "traceEvents": self.trace_events(),
             "displayTimeUnit": "ms",
-            "otherData": {"made_by": "hicache-nsa", "dropped_spans": dropped},
+            "otherData": {**(about or {}), "made_by": "hicache-nsa", "dropped_spans": dropped},
         }
         with open(path, "w", encoding="utf-8") as file:
             json.dump(document, file, allow_nan=False)

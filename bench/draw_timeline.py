@@ -105,9 +105,7 @@ def draw(document: dict[str, Any], path: Path) -> None:
     figure.savefig(path, metadata=metadata, facecolor=PAPER)
 
 
-def draw_track(
-    axes: Axes, place: int, members: Sequence[Slice], colour: str, end: float
-) -> None:
+def draw_track(axes: Axes, place: int, members: Sequence[Slice], colour: str, end: float) -> None:
     """Bars of one track. A copy is a frame around its layers."""
     for each in members:
         length, frame = each.end - each.begin, each.name.startswith("copy")
@@ -131,7 +129,7 @@ def short(name: str) -> str:
     words = name.split()
     if words[0] == "layer":
         return words[1]
-    return f"{words[1]}–{words[3]}" if words[0] == "layers" else name
+    return f"{words[1]}-{words[3]}" if words[0] == "layers" else name
 
 
 def title(document: dict[str, Any], drawn: dict[str, list[Slice]]) -> str:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from statistics import median
 
+import numpy as np
+
 from hicache_nsa import HiCache, _core, formats
 
 
@@ -27,7 +29,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--times", type=int, default=20_000)
     arguments = parser.parse_args()
-    tokens = list(range(64 * 8))
+    tokens = np.arange(64 * 8)
     off, on = _core.Timeline(), _core.Timeline()
     on.start(65536)
     cache = HiCache(formats.dsa(2, page_size=64), device_pages=16, host_pages=16)
@@ -61,6 +63,9 @@ def main() -> None:
     for _ in range(arguments.rounds):
         for name, case in cases.items():
             found[name].append(case())
+    parts = [_core.measure_timeline(arguments.times) for _ in range(arguments.rounds)]
+    for name in parts[0]:
+        found[f"C++: {name}"] = [part[name] for part in parts]
     for name, values in found.items():
         print(f"{name:34} {median(values):8.1f} ns  (best {min(values):.1f})")
     assert packed.device_tokens == len(tokens)

@@ -69,9 +69,7 @@ def check_events(events: list[dict[str, Any]]) -> list[Slice]:
 def rows_in_order(events: list[dict[str, Any]]) -> list[str]:
     """Names of the rows as a viewer shows them, from top to bottom."""
     names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
-    order = {
-        e["tid"]: e["args"]["sort_index"] for e in events if e["name"] == "thread_sort_index"
-    }
+    order = {e["tid"]: e["args"]["sort_index"] for e in events if e["name"] == "thread_sort_index"}
     return [names[tid] for tid in sorted(names, key=lambda tid: order[tid])]
 
 

@@ -75,7 +75,7 @@ def atomic(method: Method) -> Method:
     def call_or_record(self: Any, *args: Any, **kwargs: Any) -> Any:
         guard: Guard = self._guard
         if guard.recorder is not None:
-            return call_recorded(guard, name, lambda: call(self, *args, **kwargs))
+            return call_recorded(guard, name, call, self, *args, **kwargs)
         with guard.lock:  # as in call(), whose frame would cost as much as the lock
             if guard.unusable is not None:
                 raise HiCacheError(guard.unusable)
@@ -89,18 +89,20 @@ def recorded(method: Method) -> Method:
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return call_recorded(self._guard, method.__name__, lambda: method(self, *args, **kwargs))
+        return call_recorded(self._guard, method.__name__, method, self, *args, **kwargs)
 
     return cast(Method, call)
 
 
-def call_recorded(guard: Guard, name: str, call: Callable[[], Result]) -> Result:
+def call_recorded(
+    guard: Guard, name: str, call: Callable[..., Result], /, *args: Any, **kwargs: Any
+) -> Result:
     """What ``call`` returns; a span of the calling thread, if anybody is told of calls."""
     recorder = guard.recorder
     if recorder is None:
-        return call()
+        return call(*args, **kwargs)
     begin = recorder.begin_call(name)
     try:
-        return call()
+        return call(*args, **kwargs)
     finally:
         recorder.end_call("scheduler", name, begin)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from hicache_nsa import _core
 from hicache_nsa.errors import HiCacheError
@@ -16,6 +17,7 @@ from hicache_nsa.timeline.trace_events import trace_events
 
 TRACKS = ("scheduler", "compute", "waits", "h2d", "d2h")
 DEFAULT_SPANS = 65536
+Result = TypeVar("Result")
 
 
 class Watcher(Protocol):
@@ -115,7 +117,7 @@ class Timeline:
             "displayTimeUnit": "ms",
             "otherData": {**(about or {}), "made_by": "hicache-nsa", "dropped_spans": dropped},
         }
-        with open(path, "w", encoding="utf-8") as file:
+        with Path(path).open("w", encoding="utf-8") as file:
             json.dump(document, file, allow_nan=False)
             file.write("\n")
 
@@ -131,7 +133,7 @@ class Timeline:
         for watcher in list(self._watchers):
             watcher.recorder = self._recorder()
 
-    def _read(self, call: Any) -> Any:
+    def _read(self, call: Callable[[], Result]) -> Result:
         """The call, with the error of a forked child as ``HiCacheError``."""
         try:
             return call()

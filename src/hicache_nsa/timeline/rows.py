@@ -20,7 +20,8 @@ def nested_rows(items: Sequence[Item], times: Times[Item], nest: bool = True) ->
     inside the other; of two with the same times the one that comes later in ``items`` (it was
     recorded later, so it ended last) is the outer one.
     """
-    order = sorted(reversed(items), key=lambda item: (times(item)[0], -times(item)[1]))
+    order = list(items)[::-1]  # the sort keeps the order of equals
+    order.sort(key=lambda item: (times(item)[0], -times(item)[1]))
     rows: list[list[Item]] = []
     open_ends: list[list[int]] = []  # by row: ends of what is open at this point, innermost last
     for item in order:

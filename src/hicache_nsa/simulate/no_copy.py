@@ -11,12 +11,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hicache_nsa._core import Fence
+from hicache_nsa._core import Timeline as NativeTimeline
 from hicache_nsa.errors import HiCacheError
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import one_of
 from hicache_nsa.pools import DevicePool, HostPool
 from hicache_nsa.pools.pool import Pool, page_count
 from hicache_nsa.streams import Stream
+from hicache_nsa.timeline import Timeline
 from hicache_nsa.tokens import PageIds
 from hicache_nsa.transfer import DIRECTIONS, Ticket, TransferEngine
 
@@ -104,8 +106,10 @@ class NoCopyEngine(TransferEngine):
         self._pid = os.getpid()
         self._holds = dict.fromkeys(DIRECTIONS, 0)
         self.verify = "off"
+        self.timeline = Timeline(NativeTimeline())
         ways = ("direct", "kernel", "staged")
-        names = ("copies", "pages", "bytes", "verified", "corrupt", "runs", *ways)
+        waits = ("exposed_waits", "exposed_wait_ns")
+        names = ("copies", "pages", "bytes", "verified", "corrupt", "runs", *ways, *waits)
         self._totals = {direction: dict.fromkeys(names, 0) for direction in DIRECTIONS}
 
     def record(self, stream: Stream = None) -> Fence | None:

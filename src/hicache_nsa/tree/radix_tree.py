@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from hicache_nsa._core import TokenSpan, pack_tokens, walk
+from hicache_nsa._core import TokenSpan, pack_tokens, page_keys, walk
 from hicache_nsa.formats.checks import positive_int
 from hicache_nsa.tokens import NO_PAGES, PageIds, concat_pages
 from hicache_nsa.tree.check import check_tree
@@ -129,7 +129,8 @@ class RadixTree:
 
     def add(self, parent: Node, key: TokenSpan, priority: int = 0) -> Node:
         """A new leaf below ``parent``, used now, with no pages yet and hit 1. ``key`` is copied."""
-        node = Node(pack_tokens(key), parent, parent.end, parent.end + len(key))
+        keys = page_keys(key, self.page_size, parent.packed_keys)
+        node = Node(pack_tokens(key), keys, parent, parent.end, parent.end + len(key))
         self.clock += 1
         node.created = node.last_access = self.clock
         node.hits = 1

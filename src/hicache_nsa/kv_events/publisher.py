@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
@@ -85,12 +86,10 @@ class KvEventPublisher:
         self._process = os.getpid()
         self._changed = threading.Condition()
         self._wanted = self._done = 0  # calls of flush: made, and served
-        self._stop = self._closed = False
+        self._stop = self._finished = False
         self._error: BaseException | None = None
-        self._wake = os.eventfd(0)
-        self._thread = threading.Thread(
-            target=self._run, name="hicache-kv-events", daemon=True
-        )
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK)
+        self._thread = threading.Thread(target=self._run, name="hicache-kv-events", daemon=True)
         self._thread.start()
 
     @property
@@ -104,8 +103,9 @@ class KvEventPublisher:
         Raises:
             HiCacheError: publishing has ended: closed, failed, or this is a forked child.
         """
-        self._require_running()
-        os.eventfd_write(self._wake, 1)
+        with self._changed:
+            self._require_running()
+            os.eventfd_write(self._wake, 1)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until all that has happened is handed to the sockets; False after ``timeout`` s.
@@ -117,8 +117,8 @@ class KvEventPublisher:
             self._require_running()
             self._wanted = wanted = self._wanted + 1
             os.eventfd_write(self._wake, 1)
-            self._changed.wait_for(lambda: self._done >= wanted or self._ended, timeout)
-            if self._done < wanted:
+            self._changed.wait_for(lambda: self._done >= wanted or self._finished, timeout)
+            if self._finished and self._done < wanted:
                 self._require_running()
             return self._done >= wanted
 
@@ -130,9 +130,9 @@ class KvEventPublisher:
             HiCacheError: publishing had failed, or the cache was closed before.
         """
         with self._changed:
-            if self._closed or os.getpid() != self._process:
+            if self._stop or os.getpid() != self._process:
                 return
-            self._closed = self._stop = True
+            self._stop = True
             os.eventfd_write(self._wake, 1)
         self._thread.join()
         os.close(self._wake)
@@ -147,10 +147,6 @@ class KvEventPublisher:
 
     # -- inside ---------------------------------------------------------------------------------
 
-    @property
-    def _ended(self) -> bool:
-        return self._error is not None or self._closed
-
     def _failure(self) -> HiCacheError:
         return HiCacheError(
             f"publishing KV events has ended after {self.published} batches: {self._error}"
@@ -164,7 +160,7 @@ class KvEventPublisher:
             )
         if self._error is not None:
             raise self._failure() from self._error
-        if self._closed:
+        if self._stop:
             raise HiCacheError("the publisher of KV events is closed")
 
     def _run(self) -> None:
@@ -172,23 +168,23 @@ class KvEventPublisher:
         try:
             while self._step():
                 pass
-            self._events.close()
         except BaseException as error:
             _log.exception("publishing KV events has ended")
             self._error = error
         finally:
+            self._events.close()
             self._sender.close()
             with self._changed:
+                self._finished = True
                 self._changed.notify_all()
 
     def _step(self) -> bool:
         """Wait for something to do and do it; False once it was the last time."""
         asked = self._sender.wait(self._wake, self._milliseconds)
-        with self._changed:
+        with contextlib.suppress(BlockingIOError):  # nobody woke us
+            os.eventfd_read(self._wake)
+        with self._changed:  # after that: who comes later wakes us again
             stop, wanted = self._stop, self._wanted
-            if stop or wanted > self._done:
-                pass
-        self._drain_wake()
         if asked and not self._sender.answer():
             self._events.restart()
         for batch in _batches(self._events.take()):

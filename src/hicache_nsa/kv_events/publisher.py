@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
-from hicache_nsa.cache import HiCache, KvEvent, Removed, Stored
+from hicache_nsa.cache import Cleared, HiCache, KvEvent, Removed, Stored
 from hicache_nsa.errors import HiCacheError
 from hicache_nsa.formats.checks import count_of, positive_int
 from hicache_nsa.kv_events.endpoints import endpoint_of_rank
@@ -37,7 +37,8 @@ class KvEventPublisher:
     format: ``"vllm"`` or ``"sglang"``. topic: of every batch (llm-d: ``kv@POD@MODEL``).
     dp_rank: this cache's data parallel rank, which every batch names.
     extra_key_as: what an ``extra_key`` is for the router, ``"cache_salt"`` or ``"lora_name"``.
-    interval: seconds between two looks at the cache. replay_size: bytes of batches kept for replay.
+    interval: seconds between two looks at the cache. replay_size: bytes of batches kept for replay;
+        they should hold everything that is cached.
     capacity: see ``HiCache.record_events``. hwm: batches that may wait for one subscriber.
 
     Raises:
@@ -62,6 +63,8 @@ class KvEventPublisher:
     ) -> None:
         wire_format(format)
         check_extra_key_as(extra_key_as)
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be a string, got {type(topic).__name__}")
         rank = count_of(dp_rank, "dp_rank")
         replay = replay_endpoint
         if replay is not None:
@@ -188,7 +191,7 @@ class KvEventPublisher:
         if asked and not self._sender.answer():
             self._events.restart()
         for batch in _batches(self._events.take()):
-            self._sender.publish(self._encoded(batch))
+            self._sender.publish(self._encoded(batch), batch[0] == Cleared())
         with self._changed:
             self._done = wanted
             self._changed.notify_all()

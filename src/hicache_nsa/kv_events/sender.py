@@ -34,14 +34,14 @@ class Sender:
         self._topic = topic.encode()
         self._kept = KeptBatches(replay_bytes if replay_endpoint is not None else 0)
         self.published = 0
+        self._anew = -1  # the last batch that began anew
         self._context = zmq.Context()
         try:
             self._pub = self._socket(zmq.PUB, endpoint, "endpoint", hwm, binds(endpoint))
             self._router = None
             if replay_endpoint is not None:
-                self._router = self._socket(
-                    zmq.ROUTER, replay_endpoint, "replay_endpoint", hwm, True
-                )
+                # No limit: beyond one, parts of an answer would be dropped without a word.
+                self._router = self._socket(zmq.ROUTER, replay_endpoint, "replay_endpoint", 0, True)
         except BaseException:
             self._context.destroy(linger=0)
             raise
@@ -76,15 +76,24 @@ class Sender:
         ready = dict(poller.poll(milliseconds))
         return self._router is not None and self._router in ready
 
-    def publish(self, payload: bytes) -> None:
-        """Send the next batch. Never waits: a subscriber that is too slow misses it."""
+    def publish(self, payload: bytes, anew: bool = False) -> None:
+        """Send the next batch. Never waits: a subscriber that is too slow misses it.
+
+        anew: it begins with ``Cleared``, so that nothing before it has to be known.
+        """
         number = self.published
         self._pub.send_multipart((self._topic, number.to_bytes(8, "big"), payload))
         self._kept.add(number, payload)
+        if anew:
+            self._anew = number
         self.published += 1
 
     def answer(self) -> bool:
-        """Answer one request for past batches; False where some of them are no longer kept."""
+        """Answer one request for past batches.
+
+        Returns whether that was enough: False where some of them are no longer kept, and none of
+        those that are begins anew.
+        """
         assert self._router is not None
         client, *request = self._router.recv_multipart()
         wanted = _number_of(request)
@@ -99,7 +108,8 @@ class Sender:
                 (client, b"", self._topic, number.to_bytes(8, "big"), payload)
             )
         self._router.send_multipart((client, b"", b"", END, b""))
-        return wanted >= self._kept.first(self.published)
+        first = self._kept.first(self.published)
+        return wanted >= first or self._anew >= first
 
     def close(self) -> None:
         """Send what is still on its way, for at most a second, and close the sockets."""

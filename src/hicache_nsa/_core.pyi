@@ -697,6 +697,17 @@ def pack_tokens(tokens: TokenSpan) -> bytes:
 def unpack_tokens(packed: bytes, tokens: int) -> TokenSpan:
     """The run of so many tokens that pack_tokens packed."""
 
+def namespace_key(namespace: bytes) -> bytes:
+    """Where the chain of page keys of a namespace starts: 8 bytes."""
+
+def page_keys(tokens: TokenSpan, page_size: int, above: bytes) -> bytes:
+    """
+    Page keys of the whole pages, 8 bytes each; above: page keys, the last one of which is that of the page before, or a namespace_key.
+    """
+
+def packed_page_keys(packed: bytes, tokens: int, page_size: int, above: bytes) -> bytes:
+    """The same of so many tokens that pack_tokens packed."""
+
 def untrack(object: object) -> None:
     """
     Hides an object from the cyclic garbage collector, which then neither walks it nor frees a cycle that it is part of.

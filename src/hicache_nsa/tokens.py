@@ -12,6 +12,7 @@ import numpy.typing as npt
 from hicache_nsa._core import TokenSpan
 
 PageIds: TypeAlias = npt.NDArray[np.int64]
+PageKeys: TypeAlias = npt.NDArray[np.uint64]
 Tokens: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]] | Any
 ExtraKey: TypeAlias = "str | bytes | int | tuple[ExtraKey, ...] | None"
 

@@ -50,6 +50,8 @@ def clear(state: CacheState, fence: Fence | None) -> None:
     tree.device.clear()
     tree.host.clear()
     tree.forget_nodes()
+    if tree.watcher is not None:
+        tree.watcher.cleared()
     _free_device(state, device, fence)
     state.host.free(host)
     state.epoch = state.epoch.next()

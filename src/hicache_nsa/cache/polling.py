@@ -14,9 +14,9 @@ from hicache_nsa.cache.demoting import keep_low_water
 from hicache_nsa.cache.ends import Ends
 from hicache_nsa.cache.guard import atomic, call_recorded, recorded
 from hicache_nsa.cache.pinning import expire_pins
+from hicache_nsa.cache.recording import CacheRecording
 from hicache_nsa.cache.retired import reclaim, reclaim_all
 from hicache_nsa.cache.state import CacheState
-from hicache_nsa.cache.view import CacheView
 from hicache_nsa.errors import HiCacheError
 from hicache_nsa.formats.checks import count_of
 from hicache_nsa.transfer import Ticket, seconds_of
@@ -24,7 +24,7 @@ from hicache_nsa.transfer import Ticket, seconds_of
 Result = TypeVar("Result")
 
 
-class CachePolling(CacheView):
+class CachePolling(CacheRecording):
     """See the module. polled: ``acks="poll"``."""
 
     _polled: bool

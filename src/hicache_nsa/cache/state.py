@@ -20,6 +20,7 @@ from hicache_nsa.transfer import TransferEngine
 from hicache_nsa.tree import RadixTree
 
 if TYPE_CHECKING:
+    from hicache_nsa.cache.event_log import EventRecorder
     from hicache_nsa.cache.retired import Retired
 
 
@@ -37,6 +38,7 @@ class CacheState:
         unsaved for a caller.
     spare: share of each tier's pages that eviction leaves free.
     low_water: share of the device pages that write back keeps free ahead of need.
+    recorder: writes down KV events; None: nobody asked for them.
     """
 
     format: PoolFormat
@@ -60,6 +62,7 @@ class CacheState:
     failed_in_a_row: int = 0
     copies: int = 0
     counters: Counters = field(default_factory=Counters)
+    recorder: EventRecorder | None = None
 
     def __del__(self) -> None:
         for copy in (*self.loads, *self.saves):

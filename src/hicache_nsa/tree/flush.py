@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from hicache_nsa.tokens import NO_PAGES, PageIds, concat_pages
 from hicache_nsa.tree.node import Node
 from hicache_nsa.tree.radix_tree import RadixTree
+from hicache_nsa.tree.tier import Tier
+from hicache_nsa.tree.watcher import PACKED_KEY
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ def flush_device(tree: RadixTree) -> Flushed:
     device: list[PageIds] = []
     lost: list[PageIds] = []
     kept: list[Node] = []
+    gone: list[tuple[Tier, bytes]] = []  # page keys, for the watcher
     dropped = 0
     for tier in (tree.device, tree.host):
         tier.clear()
@@ -39,6 +42,11 @@ def flush_device(tree: RadixTree) -> Flushed:
             whole = node.host_pages if reachable else NO_PAGES
             if not reachable:
                 lost.append(node.host_pages)
+            if tree.watcher is not None:
+                keys = node.packed_keys
+                gone.append((tree.device, keys[: len(node.device_pages) * PACKED_KEY]))
+                if not reachable:
+                    gone.append((tree.host, keys[: len(node.host_pages) * PACKED_KEY]))
             tokens = node.end - node.start
             dropped += tokens - len(whole) * size
             reachable = len(whole) * size == tokens
@@ -55,6 +63,9 @@ def flush_device(tree: RadixTree) -> Flushed:
     for node in kept:
         tree.host.offer(node)
     tree.tokens -= dropped
+    if tree.watcher is not None:
+        for tier, keys in reversed(gone):  # children first
+            tree.watcher.removed(tier, keys)
     for root in [root for root in tree.roots.values() if not root.children]:
         del tree.roots[root.namespace]
     return Flushed(

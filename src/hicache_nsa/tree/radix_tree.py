@@ -16,13 +16,14 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from hicache_nsa._core import TokenSpan, pack_tokens, walk
+from hicache_nsa._core import TokenSpan, pack_tokens, page_keys, walk
 from hicache_nsa.formats.checks import positive_int
 from hicache_nsa.tokens import NO_PAGES, PageIds, concat_pages
 from hicache_nsa.tree.check import check_tree
 from hicache_nsa.tree.eviction import EvictionPolicy, eviction_policy_of
 from hicache_nsa.tree.node import Node, Root, forget_below
 from hicache_nsa.tree.tier import DeviceTier, Tier
+from hicache_nsa.tree.watcher import Watcher
 
 
 class Eviction(NamedTuple):
@@ -72,8 +73,22 @@ class RadixTree:
         self._keys_may_fall = policy.may_fall
 
     def successor(self) -> RadixTree:
-        """An empty tree with the same settings."""
-        return RadixTree(self.page_size, self.device.policy)
+        """An empty tree with the same settings, which takes the watcher over: all was cleared."""
+        tree, watcher = RadixTree(self.page_size, self.device.policy), self.watcher
+        tree.watch(watcher)
+        self.watch(None)
+        if watcher is not None:
+            watcher.cleared()
+        return tree
+
+    @property
+    def watcher(self) -> Watcher | None:
+        """Who is told of pages that come and go."""
+        return self.device.watcher
+
+    def watch(self, watcher: Watcher | None) -> None:
+        """Tell ``watcher``, from now on, of every page that comes into a tier or leaves it."""
+        self.device.watcher = self.host.watcher = watcher
 
     def __del__(self) -> None:
         self.forget_nodes()  # the garbage collector does not see them
@@ -114,7 +129,8 @@ class RadixTree:
 
     def add(self, parent: Node, key: TokenSpan, priority: int = 0) -> Node:
         """A new leaf below ``parent``, used now, with no pages yet and hit 1. ``key`` is copied."""
-        node = Node(pack_tokens(key), parent, parent.end, parent.end + len(key))
+        keys = page_keys(key, self.page_size, parent.packed_keys)
+        node = Node(pack_tokens(key), keys, parent, parent.end, parent.end + len(key))
         self.clock += 1
         node.created = node.last_access = self.clock
         node.hits = 1

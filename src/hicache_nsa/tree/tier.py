@@ -9,6 +9,7 @@ from hicache_nsa.tokens import PACKED_PAGE, PageIds
 from hicache_nsa.tree.eviction import EvictionPolicy
 from hicache_nsa.tree.min_queue import MinQueue
 from hicache_nsa.tree.node import Node
+from hicache_nsa.tree.watcher import Watcher
 
 QueueEntry: TypeAlias = tuple[Any, int, int, Node]
 """A key, ``created`` of the node (so that equal keys have an order), the number, the node."""
@@ -30,7 +31,10 @@ class Tier:
     cached, locked, leaving: pages in all, in locked nodes, and about to leave.
     pages, children, entry: names of the ``Node`` attributes that belong to this tier; ``children``
         counts those that have pages which stay.
+    watcher: told of pages that come and go; None: nobody is.
     """
+
+    watcher: Watcher | None = None
 
     def __init__(
         self, name: str, pages: str, children: str, entry: str, policy: EvictionPolicy
@@ -115,6 +119,8 @@ class Tier:
                 setattr(parent, self._children, below)
                 if not below:
                     self.offer(parent)
+        if self.watcher is not None:
+            self.watcher.changed(self, node, old, new)
 
     def replace_split(self, prefix: Node, suffix: Node, pages: PageIds | None, at: int) -> None:
         """Share ``pages`` of a node that was split after page ``at``; totals stay as they are."""
@@ -295,6 +301,8 @@ class DeviceTier(Tier):
             if node.device_entry:
                 self._withdraw(node)
         self.offer(node)
+        if self.watcher is not None:
+            self.watcher.changed(self, node, len(pages), keep)
         return pages[keep:]
 
     def _count_leaving(self, parent: Node, change: int) -> None:

@@ -1,0 +1,18 @@
+"""Is there what publishing needs?"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+PACKAGES = {"msgspec": "msgspec", "zmq": "pyzmq"}
+"""Modules, and the packages that have them."""
+
+
+def require_installed() -> None:
+    """Raise ``ImportError`` that names what is missing and the extra that has it."""
+    missing = [package for module, package in PACKAGES.items() if find_spec(module) is None]
+    if missing:
+        raise ImportError(
+            f"publishing KV events needs {' and '.join(missing)}: install the extra with "
+            f"pip install 'hicache-nsa[events]'"
+        )

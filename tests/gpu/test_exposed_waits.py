@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import time
 from typing import Any
 
@@ -324,6 +325,6 @@ def test_waits_and_layers_are_on_the_timeline(way: str, counted: bool) -> None:
         assert layers == list(range(61))
         assert not any(span.seen_by_host for span in groups)
         assert groups[0].begin >= released - off
-        assert all(a.end <= b.end + off for a, b in zip(groups, groups[1:], strict=False))
+        assert all(a.end <= b.end + off for a, b in itertools.pairwise(groups))
         ends = {layer: g.end for g in groups for layer in range(g.first_layer, g.last_layer + 1)}
         assert all(abs(span.end - ends[span.first_layer]) <= off for span in waits)

@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-INCHES, DPI = (9.0, 2.9), 100  # 900 pixels wide
+INCHES, DPI = (9.375, 3.0), 96  # 900 pixels wide
 GREEN, RED, BLUE, ORANGE = "#2f8f5b", "#c8453b", "#3b6fb6", "#c9772b"
 INK, PAPER = "#24292f", "#ffffff"  # its own ground: the page around it may be light or dark
 TRACKS = (
@@ -31,8 +31,7 @@ TRACKS = (
     ("D2H", "device →\nhost", ORANGE),
 )
 BAR = 0.72  # of a track's height
-NARROWEST_LABEL = 0.016  # of the whole width: a layer's number fits
-WIDEST_TEXT = 0.09  # of the whole width: the name of a copy fits
+LABEL_WIDTH, CHARACTER_WIDTH = 0.006, 0.005  # of the whole width
 
 
 @dataclass(frozen=True)
@@ -116,12 +115,18 @@ def draw_track(axes: Axes, place: int, members: Sequence[Slice], colour: str, en
             edgecolor=colour if frame else PAPER,
             linewidth=1.2 if frame else 0.4,
         )
-        label = short(each.name)
-        if not frame and label and length > NARROWEST_LABEL * end * max(1, len(label) / 2):
-            axes.text(
-                each.begin + length / 2, place, label,
-                ha="center", va="center", fontsize=7.5, color=PAPER, clip_on=True,
-            )  # fmt: skip
+        label = "" if frame else fitting(short(each.name), length / end)
+        axes.text(
+            each.begin + length / 2, place, label,
+            ha="center", va="center", fontsize=7, color=PAPER, clip_on=True,
+        )  # fmt: skip
+
+
+def fitting(label: str, share: float) -> str:
+    """The label of a bar that takes that share of the width: of narrow ones each fifth layer."""
+    needed = LABEL_WIDTH + CHARACTER_WIDTH * len(label)
+    fifth = label.isdigit() and int(label) % 5 == 0 and share > needed / 2
+    return label if share > needed or fifth else ""
 
 
 def short(name: str) -> str:

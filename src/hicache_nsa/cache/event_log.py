@@ -1,4 +1,4 @@
-"""``KvEventLog``: what became of pages since somebody looked last. Bounded, and never silently short.
+"""``KvEventLog``: what became of pages since somebody looked last. Bounded, never silently short.
 
 Where more happened than the log holds, it forgets all of it, and what is taken next is ``Cleared``
 and everything that is cached at that moment. So whoever applies what is taken is right afterwards,

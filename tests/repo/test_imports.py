@@ -10,7 +10,7 @@ from layout import PACKAGE
 # From the ground up: a part may import itself and what stands in a line above its own.
 ORDER = (
     ("_core", "errors"),
-    ("sizes", "cuda_streams", "link_curve"),
+    ("sizes", "histogram", "cuda_streams", "link_curve"),
     ("formats",),
     ("streams", "tensors", "tokens", "engine_options"),
     ("hashing", "overlap", "ticket"),
@@ -22,7 +22,7 @@ ORDER = (
     ("transfer",),
     ("stats",),
     ("cache",),
-    ("testing", "ranks"),
+    ("testing", "ranks", "metrics"),
     ("__init__",),
     ("kv_events",),
     ("integrations",),

@@ -19,9 +19,9 @@ from hicache_nsa.cache.kv_events import (
 )
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.errors import HiCacheError
+from hicache_nsa.tokens import PACKED_KEY
 from hicache_nsa.tree import Node, RadixTree
 from hicache_nsa.tree.tier import Tier
-from hicache_nsa.tree.watcher import PACKED_KEY
 
 
 class EventRecorder:

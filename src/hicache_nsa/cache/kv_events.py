@@ -11,10 +11,9 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from hicache_nsa.tokens import UINT64
+from hicache_nsa.tokens import PACKED_KEY, UINT64
 from hicache_nsa.tree import Node
 from hicache_nsa.tree.node import Root
-from hicache_nsa.tree.watcher import PACKED_KEY
 
 
 @dataclass(frozen=True)

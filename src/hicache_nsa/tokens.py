@@ -20,6 +20,8 @@ INT64 = np.dtype(np.int64)
 UINT64 = np.dtype(np.uint64)
 PACKED_PAGE = INT64.itemsize
 """Bytes of a page id in ``pack_pages``."""
+PACKED_KEY = UINT64.itemsize
+"""Bytes of a page key in ``Node.packed_keys``."""
 SHORT_NAMESPACE = 63
 NO_PAGES: PageIds = np.empty(0, dtype=np.int64)
 NO_PAGES.setflags(write=False)

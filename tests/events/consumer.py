@@ -1,4 +1,4 @@
-"""A router's side: sets of page keys by tier, made from events alone, and what has to hold of them."""
+"""A router's side: sets of page keys by tier, made from events alone, and what holds of them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ def cached(cache: hc.HiCache) -> Sets:
     """What is cached, by a walk of the tree."""
     tree = cache.tree
     return {
-        tier.name: {
-            int(key) for node in tree.nodes() for key in node.page_keys[: tier.count(node)]
-        }
+        tier.name: {int(key) for node in tree.nodes() for key in node.page_keys[: tier.count(node)]}
         for tier in (tree.device, tree.host)
     }
 

@@ -1,4 +1,4 @@
-"""A router on real sockets: hears batches, asks for those it missed, and keeps sets of page keys."""
+"""A router on real sockets: hears batches, asks for those it missed, keeps sets of page keys."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Router:
         heard = False
         while self._sub.poll(milliseconds):
             heard = True
-            topic, number, payload = self._sub.recv_multipart()
+            _, number, payload = self._sub.recv_multipart()
             found = int.from_bytes(number, "big")
             if self.deaf(found):
                 continue

@@ -24,9 +24,7 @@ def check_that_structs_read_our_bytes(format: str, batch: Any, encoder: Any, dec
     What the engine's structs read is what we said, and what they write of it are our very bytes.
     """
     for extra_key_as in ("cache_salt", "lora_name"):
-        sent = encode_batch(
-            format, EVENTS, seconds=12.5, dp_rank=3, extra_key_as=extra_key_as
-        )
+        sent = encode_batch(format, EVENTS, seconds=12.5, dp_rank=3, extra_key_as=extra_key_as)
         read = decoder(batch).decode(sent)
         assert read.ts == 12.5
         assert getattr(read, "data_parallel_rank" if format == "vllm" else "attn_dp_rank") == 3

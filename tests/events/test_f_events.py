@@ -53,7 +53,7 @@ def test_f21_a_split_load_is_told_from_the_front() -> None:
         assert stored(told(), "host") == [tuple(N)]
         with hold(c.cache, "h2d"):
             load = c.start_load(N)
-            c.hit(N[:8] + [9, 9, 9, 9])  # splits at 8
+            c.hit([*N[:8], 9, 9, 9, 9])  # splits at 8
             assert told() == []
         assert c.drain(LONG)
         assert stored(told(), "device") == [tuple(N[:8]), tuple(N[8:])]

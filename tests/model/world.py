@@ -23,6 +23,7 @@ from reference_cache import ReferenceCache
 
 import hicache_nsa as hc
 from hicache_nsa import testing
+from hicache_nsa._core import PageHistory
 
 NAMESPACES = (None, "a", ("a", 1))
 PAGES_OF_TOKENS = ((0, 0), (0, 1), (1, 0))
@@ -45,6 +46,10 @@ class World:
         self.tags = PageTags(c.device_pages, c.host_pages)
         self.cache = hc.HiCache(FORMAT, device_buffers=self.tags.buffers, **c.options())
         self.tags.watch_host(self.cache.host_pool)
+        self.now = 0.0
+        testing.use_clock(self.cache, lambda: self.now)
+        known = c.device_pages + c.host_pages + 20  # few, so that it forgets
+        self.cache._state.history = PageHistory(known)
         self.trace = Trace(self.cache, self.tags)
         self.model = ReferenceCache(
             size=PAGE,
@@ -57,6 +62,8 @@ class World:
             write_policy=c.write_policy,
             write_threshold=c.write_threshold,
             leaving=self.leaving_pages,
+            now=lambda: self.now,
+            known=known,
             trace=self.trace,
             tags=self.tags,
         )
@@ -93,7 +100,7 @@ class World:
         result = self.cache.match_prefix(
             tokens_of(prefix, rest), extra_key=NAMESPACES[prefix[0]], count=count
         )
-        mine = self.model.match(prefix, count, result)
+        mine = self.model.match(prefix, count, result, rest)
         self.settle()
         return result, mine
 

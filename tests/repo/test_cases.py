@@ -5,7 +5,7 @@ import re
 from layout import ROOT
 
 CASES = ROOT / "tests" / "cases"
-ELSEWHERE = ("gpu", "integrations", "engine_vllm", "ranks", "memory")
+ELSEWHERE = ("gpu", "integrations", "engine_vllm", "ranks", "memory", "events")
 OWN_LIST = "sglang_linker"  # a folder whose cases stand in a table of their own, and its test
 TESTED, WAITING = (
     (CASES / "README.md").read_text(encoding="utf-8").split("## Waiting for a later part")

@@ -1,4 +1,4 @@
-"""``KvEventLog``: what became of pages since somebody looked last. Bounded, and never silently short.
+"""``KvEventLog``: what became of pages since somebody looked last. Bounded, never silently short.
 
 Where more happened than the log holds, it forgets all of it, and what is taken next is ``Cleared``
 and everything that is cached at that moment. So whoever applies what is taken is right afterwards,
@@ -19,9 +19,9 @@ from hicache_nsa.cache.kv_events import (
 )
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.errors import HiCacheError
+from hicache_nsa.tokens import PACKED_KEY
 from hicache_nsa.tree import Node, RadixTree
 from hicache_nsa.tree.tier import Tier
-from hicache_nsa.tree.watcher import PACKED_KEY
 
 
 class EventRecorder:

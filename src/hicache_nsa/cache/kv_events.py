@@ -11,18 +11,17 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from hicache_nsa.tokens import UINT64
+from hicache_nsa.tokens import PACKED_KEY, UINT64
 from hicache_nsa.tree import Node
 from hicache_nsa.tree.node import Root
-from hicache_nsa.tree.watcher import PACKED_KEY
 
 
 @dataclass(frozen=True)
 class Stored:
     """Neighbouring pages of one prompt are in ``tier`` now, and were not before.
 
-    tier: ``"device"`` or ``"host"``. page_keys: 64 bits each, in the order of the prompt; a key names
-        a page with all tokens before it and its ``extra_key``.
+    tier: ``"device"`` or ``"host"``. page_keys: 64 bits each, in the order of the prompt; a key
+        names a page with all tokens before it and its ``extra_key``.
     parent_key: of the page before the first one, which is in the tier; None at a prompt's start.
     tokens: of all these pages, ``page_size`` each.
     extra_key: the namespace as text: a short printable string as it was given, None where there was
@@ -55,7 +54,7 @@ KvEvent: TypeAlias = Stored | Removed | Cleared
 
 
 class StoredRecord(NamedTuple):
-    """A ``Stored`` to be. parent, keys: page keys as a node has them. packed_tokens: see ``Node``."""
+    """A ``Stored`` to be. parent, keys: page keys, packed_tokens: tokens, as a node has them."""
 
     tier: str
     keys: bytes
@@ -80,10 +79,11 @@ def stored_record(tier: str, node: Node, old: int, new: int) -> StoredRecord:
     start, stop = old * PACKED_KEY, new * PACKED_KEY
     above = node.parent
     assert above is not None
+    parent: bytes | None = None
     if old:
         parent = keys[start - PACKED_KEY : start]
-    else:
-        parent = None if above.parent is None else above.packed_keys[-PACKED_KEY:]
+    elif above.parent is not None:
+        parent = above.packed_keys[-PACKED_KEY:]
     page = len(node.packed_key) * PACKED_KEY // len(keys)  # bytes of a page's tokens
     while above.parent is not None:
         above = above.parent

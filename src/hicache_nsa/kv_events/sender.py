@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import TypeAlias
 
 import zmq
 
@@ -15,6 +16,7 @@ END = (-1).to_bytes(8, "big", signed=True)
 """The sequence number of the message that ends a replay."""
 LINGER_MS = 1000
 """How long the last messages may take to leave at the end."""
+_Socket: TypeAlias = "zmq.Socket[bytes]"
 
 
 class Sender:
@@ -48,8 +50,8 @@ class Sender:
         self.endpoint = _address(self._pub)
         self.replay_endpoint = None if self._router is None else _address(self._router)
 
-    def _socket(self, kind: int, endpoint: str, name: str, hwm: int, bind: bool) -> zmq.Socket[bytes]:
-        socket: zmq.Socket[bytes] = self._context.socket(kind)
+    def _socket(self, kind: int, endpoint: str, name: str, hwm: int, bind: bool) -> _Socket:
+        socket: _Socket = self._context.socket(kind)
         socket.set_hwm(hwm)
         socket.setsockopt(zmq.IPV6, "[" in endpoint or "::" in endpoint)
         try:
@@ -122,6 +124,7 @@ def _number_of(request: list[bytes]) -> int | None:
     return int.from_bytes(request[1], "big")
 
 
-def _address(socket: zmq.Socket[bytes]) -> str:
+def _address(socket: _Socket) -> str:
     """Where it is bound or connected, with the port that the system chose."""
-    return socket.getsockopt_string(zmq.LAST_ENDPOINT)
+    address: str = socket.getsockopt_string(zmq.LAST_ENDPOINT)
+    return address

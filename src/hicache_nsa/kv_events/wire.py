@@ -33,9 +33,7 @@ class WireFormat:
 
 
 FORMATS = {
-    "vllm": WireFormat(
-        "vllm", MappingProxyType({"device": "GPU", "host": "CPU"}), False, True
-    ),
+    "vllm": WireFormat("vllm", MappingProxyType({"device": "GPU", "host": "CPU"}), False, True),
     "sglang": WireFormat(
         "sglang", MappingProxyType({"device": "GPU", "host": "CPU_PINNED"}), True, False
     ),
@@ -63,7 +61,8 @@ def encode_batch(
     wire = wire_format(format)
     check_extra_key_as(extra_key_as)
     maps = [_event_map(wire, event, extra_key_as) for event in events]
-    return _encoder.encode([seconds, maps, dp_rank])
+    payload: bytes = _encoder.encode([seconds, maps, dp_rank])
+    return payload
 
 
 def wire_format(name: str) -> WireFormat:
@@ -80,7 +79,9 @@ def wire_format(name: str) -> WireFormat:
 def check_extra_key_as(field: str) -> None:
     """Raise ``ValueError`` unless it is one of ``EXTRA_KEY_FIELDS``."""
     if field not in EXTRA_KEY_FIELDS:
-        raise ValueError(f"extra_key_as must be one of {', '.join(EXTRA_KEY_FIELDS)}, got {field!r}")
+        raise ValueError(
+            f"extra_key_as must be one of {', '.join(EXTRA_KEY_FIELDS)}, got {field!r}"
+        )
 
 
 def _event_map(wire: WireFormat, event: KvEvent, extra_key_as: str) -> dict[str, Any]:
@@ -94,7 +95,7 @@ def _event_map(wire: WireFormat, event: KvEvent, extra_key_as: str) -> dict[str,
             "medium": wire.media[event.tier],
         }
     above = event.parent_key
-    found = {
+    found: dict[str, Any] = {
         "type": "BlockStored",
         "block_hashes": hashes,
         "parent_block_hash": None if above is None else _hashes(wire, (above,))[0],

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hicache_nsa.tokens import NO_PAGES, PageIds, concat_pages
+from hicache_nsa.tokens import NO_PAGES, PACKED_KEY, PageIds, concat_pages
 from hicache_nsa.tree.node import Node
 from hicache_nsa.tree.radix_tree import RadixTree
 from hicache_nsa.tree.tier import Tier
-from hicache_nsa.tree.watcher import PACKED_KEY
 
 
 @dataclass(frozen=True)
 class Flushed:
-    """Pages given back by a flush, by tier; tokens that stayed on host and tokens lost."""
+    """Pages given back by a flush, by tier; tokens that stayed on host, and packed page keys of
+    those lost.
+    """
 
     device_pages: PageIds
     host_pages: PageIds
     kept_host_tokens: int
-    dropped_tokens: int
+    dropped_keys: bytes
 
 
 def flush_device(tree: RadixTree) -> Flushed:
@@ -30,8 +31,8 @@ def flush_device(tree: RadixTree) -> Flushed:
     device: list[PageIds] = []
     lost: list[PageIds] = []
     kept: list[Node] = []
+    dropped: list[bytes] = []
     gone: list[tuple[Tier, bytes]] = []  # page keys, for the watcher
-    dropped = 0
     for tier in (tree.device, tree.host):
         tier.clear()
     stack: list[tuple[Node, bool]] = [(root, True) for root in tree.roots.values()]
@@ -48,7 +49,7 @@ def flush_device(tree: RadixTree) -> Flushed:
                 if not reachable:
                     gone.append((tree.host, keys[: len(node.host_pages) * PACKED_KEY]))
             tokens = node.end - node.start
-            dropped += tokens - len(whole) * size
+            dropped.append(node.packed_keys[len(whole) * PACKED_KEY :])
             reachable = len(whole) * size == tokens
             _keep_host(tree, node, whole)
             if not node.removed:
@@ -62,7 +63,8 @@ def flush_device(tree: RadixTree) -> Flushed:
         tree.host.cached += len(node.host_pages)
     for node in kept:
         tree.host.offer(node)
-    tree.tokens -= dropped
+    dropped_keys = b"".join(dropped)
+    tree.tokens -= len(dropped_keys) // PACKED_KEY * size
     if tree.watcher is not None:
         for tier, keys in reversed(gone):  # children first
             tree.watcher.removed(tier, keys)
@@ -72,7 +74,7 @@ def flush_device(tree: RadixTree) -> Flushed:
         concat_pages(device),
         concat_pages(lost),
         tree.host.cached * size,
-        dropped,
+        dropped_keys,
     )
 
 

@@ -8,9 +8,6 @@ if TYPE_CHECKING:
     from hicache_nsa.tree.node import Node
     from hicache_nsa.tree.tier import Tier
 
-PACKED_KEY = 8
-"""Bytes of a page key in ``Node.packed_keys``."""
-
 
 class Watcher(Protocol):
     """Told after each change. A split changes no page, and neither do locks and copies in flight.

@@ -1,4 +1,4 @@
-"""SGLang's own structs read the batches that a cache's publisher sends, and write the same bytes."""
+"""SGLang's own structs read a publisher's batches, and write the same bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sample_events import check_that_structs_read_our_bytes
 from hicache_nsa.kv_events import FORMATS
 
 
-def test_f50_sglang_reads_our_batches() -> None:
+def test_sglang_reads_our_batches() -> None:
     msgpack = msgspec.msgpack
     check_that_structs_read_our_bytes("sglang", KVEventBatch, msgpack.Encoder, msgpack.Decoder)
 

@@ -19,6 +19,7 @@ from hicache_nsa.engine_options import ENGINE_OPTIONS, PLAIN_OPTIONS
 from hicache_nsa.integrations.linking import options as linking
 from hicache_nsa.integrations.offloading import options as offloading
 from hicache_nsa.pools.memory_options import UNKEPT_OPTIONS, HostMemoryOptions
+from hicache_nsa.timeline import Timeline
 
 TEXT = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
 NEEDED = object()
@@ -133,6 +134,15 @@ def test_single_calls() -> None:
     compare("## Of single calls", {k: v for k, v in wanted.items() if k not in HOOKS_OF_TESTS})
 
 
+def test_timeline_and_events() -> None:
+    pytest.importorskip("zmq")
+    pytest.importorskip("msgspec")
+    from hicache_nsa.kv_events import KvEventPublisher
+
+    wanted = of_methods(Timeline) | prefixed("KvEventPublisher", parameters(KvEventPublisher))
+    compare("## Timeline and KV events", wanted)
+
+
 def test_transformers() -> None:
     pytest.importorskip("transformers")
     from hicache_nsa.integrations.transformers import PrefixCache, prefix_cache
@@ -165,6 +175,13 @@ def test_vllm() -> None:
     _compare_rows("### vLLM", wanted)
 
 
+@pytest.mark.parametrize("page", ["sglang.md", "vllm.md"])
+def test_the_pages_of_engines_name_every_option(page: str) -> None:
+    text = (ROOT / "docs" / "integrations" / page).read_text(encoding="utf-8")
+    own = set(linking.NAMES) if page == "sglang.md" else set(offloading._NAMES)
+    assert [name for name in sorted(own) if f"`{name}`" not in text] == []
+
+
 def _compare_rows(title: str, wanted: dict[str, Any]) -> None:
     said = documented(title)
     for name, default in wanted.items():
@@ -188,7 +205,7 @@ def test_environment_variables() -> None:
     read = {name for path in PACKAGE.rglob("*.py") for name in variables_of(path)}
     for folder in ("cpp", "bench/cpp"):
         for path in (ROOT / folder).rglob("*"):
-            if path.suffix in (".cpp", ".h", ".cu"):
+            if path.suffix in (".cpp", ".h", ".cu") and "tests" not in path.parts:
                 read |= set(re.findall(r'getenv\("(\w+)"', path.read_text(encoding="utf-8")))
     said = {row[0].strip("`") for row in rows("## Environment variables", 3)}
     assert {"XDG_CACHE_HOME", "LOCAL_WORLD_SIZE"} <= read

@@ -15,6 +15,10 @@ namespace {
 
 constexpr double kNanosecond = 1e-9;
 
+int64_t nanoseconds_of(SteadyTime time) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+
 }  // namespace
 
 CopyJob::CopyJob(CopyOrder order, int num_layers, std::shared_ptr<TransferCounters> counters,
@@ -50,7 +54,17 @@ void CopyJob::expect_end(SteadyTime end, DueTime::Duration takes) {
     if (due_.awaited()) done_changed_.notify_all();
 }
 
-void CopyJob::layers_landed(int first, int last) {
+void CopyJob::began(SteadyTime at) {
+    std::lock_guard lock(mutex_);
+    trace_.began(nanoseconds_of(at));
+}
+
+void CopyJob::stream_waited(int position, uintptr_t stream, SteadyTime begin, SteadyTime end) {
+    std::lock_guard lock(mutex_);
+    trace_.waited(position, nanoseconds_of(begin), nanoseconds_of(end), stream);
+}
+
+void CopyJob::layers_landed(int first, int last, std::optional<SteadyTime> at) {
     {
         std::lock_guard lock(mutex_);
         std::fill(landed_.begin() + first, landed_.begin() + last, true);
@@ -58,7 +72,10 @@ void CopyJob::layers_landed(int first, int last) {
         while (reached < static_cast<int>(landed_.size()) && landed_[reached])
             ++reached;
         in_order_.store(reached, std::memory_order_release);
-        if (trace_.on()) trace_.landed(first, last, steady_nanoseconds());
+        if (trace_.on()) {
+            trace_.landed(first, last, at ? nanoseconds_of(*at) : steady_nanoseconds(),
+                          gate_ != nullptr && !at);
+        }
     }
     landed_changed_.notify_all();
 }
@@ -135,20 +152,26 @@ bool CopyJob::layer_done(int layer) const {
     return position < 0 || position_done(position) || (done() && !error_);
 }
 
-bool CopyJob::wait_layer(int layer, Timeout timeout) {
+bool CopyJob::wait_layer(int layer, Timeout timeout, bool goes_on) {
     const int position = position_of(layer);
     if (position < 0 || position_done(position) || done()) return true;
     process_.require_same("ticket");
-    return wait_position(position, timeout);
+    if (timeout && !(*timeout > 0)) return false;
+    return wait_position(position, timeout, goes_on);
 }
 
-bool CopyJob::wait_position(int position, Timeout timeout) {
+bool CopyJob::wait_position(int position, Timeout timeout, bool goes_on) {
     const NvtxRange range("wait for layer ", order_.layers[static_cast<size_t>(position)]);
-    const int64_t begin = trace_.on() ? steady_nanoseconds() : 0;
+    const auto over = [&] { return position_done(position) || done(); };
     std::unique_lock lock(mutex_);
-    const bool ready = wait_until_ready(landed_changed_, lock, timeout,
-                                        [&] { return position_done(position) || done(); });
-    if (begin > 0) trace_.waited(position, begin, steady_nanoseconds(), std::nullopt);
+    if (over()) return true;
+    if (!counters_->time_waits() && !trace_.on())
+        return wait_until_ready(landed_changed_, lock, timeout, over);
+    const int64_t begin = steady_nanoseconds();
+    const bool ready = wait_until_ready(landed_changed_, lock, timeout, over);
+    const int64_t end = steady_nanoseconds();
+    trace_.waited(position, begin, end, std::nullopt);
+    if (counters_->time_waits()) counters_->waited(std::chrono::nanoseconds(end - begin), goes_on);
     return ready;
 }
 

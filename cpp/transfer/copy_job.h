@@ -59,8 +59,13 @@ class CopyJob {
     // All of it should have landed at `end`, having taken that long. At most once.
     void expect_end(SteadyTime end, DueTime::Duration takes);
     [[nodiscard]] const DueTime& due() const { return due_; }
+    // For the timeline: when the device began to copy. At most once, before a layer lands.
+    void began(SteadyTime at);
     // The bytes of order().layers at positions [first, last) are in place. In any order, once each.
-    void layers_landed(int first, int last);
+    // at: when they were, if that is not now; for the timeline.
+    void layers_landed(int first, int last, std::optional<SteadyTime> at = std::nullopt);
+    // For the timeline: a stream stood still for the layer at that position.
+    void stream_waited(int position, uintptr_t stream, SteadyTime begin, SteadyTime end);
     // The copy has ended. error: why it failed; pages that are not what was saved are an error,
     // too. The counters change before anyone can see the end.
     void finish(std::optional<std::string> error, int64_t pages_copied);
@@ -71,7 +76,10 @@ class CopyJob {
     bool wait(Timeout timeout);
     // Throws: std::invalid_argument for an unknown layer.
     [[nodiscard]] bool layer_done(int layer) const;
-    bool wait_layer(int layer, Timeout timeout);
+    // What the thread really waited is counted as an exposed wait: nothing for a layer that has
+    // landed, or without time to wait. goes_on: one wait together with the call before, which ended
+    // at its limit.
+    bool wait_layer(int layer, Timeout timeout, bool goes_on = false);
     // Makes that stream of the device wait for the layer; the caller does not wait.
     // Throws: as wait_layer(); std::runtime_error if the device has no streams, or the stream is
     // being captured into a graph.
@@ -84,7 +92,7 @@ class CopyJob {
     [[nodiscard]] int position_of(int layer) const;
     [[nodiscard]] bool position_done(int position) const;
     // As wait_layer(), of a layer that is part of the copy and has not landed.
-    bool wait_position(int position, Timeout timeout);
+    bool wait_position(int position, Timeout timeout, bool goes_on);
     // Without sleep, while the copy is due.
     void look_for_end(SteadyTime limit) const;
 

@@ -29,12 +29,15 @@ class CopyTrace {
     // Times are nanoseconds of std::chrono::steady_clock.
     void submitted(int64_t at) { submitted_ = at; }
     void started(int64_t at);
+    // A device began with it only then. At most once.
+    void began(int64_t at);
     // How a GPU moves it. way: static memory.
     void goes(std::string_view way) { way_ = way; }
     // The times to come are those at which a thread of ours saw what a device had done.
     void seen_by_host(bool seen) { seen_by_host_ = seen; }
-    // The layers at positions [first, last) of the order.
-    void landed(int first, int last, int64_t at);
+    // The layers at positions [first, last) of the order. seen_by_host: that is not when they did
+    // on the device, but when a thread of ours saw it.
+    void landed(int first, int last, int64_t at, bool seen_by_host);
     void ended(int64_t at, int64_t pages, const std::optional<std::string>& error);
     // A thread, or a stream of the device, stood still for the layer at that position.
     void waited(int position, int64_t begin, int64_t end, std::optional<uint64_t> stream) const;
@@ -42,6 +45,7 @@ class CopyTrace {
   private:
     [[nodiscard]] TimelineSpan span(Track track, SpanKind kind, int64_t begin, int64_t end) const;
     [[nodiscard]] Track track() const;
+    void tell_queued();  // once
 
     const std::shared_ptr<Timeline> timeline_;
     const CopyOrder& order_;

@@ -108,7 +108,8 @@ class NoCopyEngine(TransferEngine):
         self.verify = "off"
         self.timeline = Timeline(NativeTimeline())
         ways = ("direct", "kernel", "staged")
-        names = ("copies", "pages", "bytes", "verified", "corrupt", "runs", *ways)
+        waits = ("exposed_waits", "exposed_wait_ns")
+        names = ("copies", "pages", "bytes", "verified", "corrupt", "runs", *ways, *waits)
         self._totals = {direction: dict.fromkeys(names, 0) for direction in DIRECTIONS}
 
     def record(self, stream: Stream = None) -> Fence | None:

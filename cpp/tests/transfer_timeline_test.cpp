@@ -63,10 +63,9 @@ TEST(TransferTimeline, AWaitIsOfTheThreadThatStoodStill) {
     std::thread waiting([&] {
         waiter = current_thread();
         EXPECT_FALSE(ticket.wait_layer(1, 0.002));
+        pools.engine().release(kLoad);
         EXPECT_TRUE(ticket.wait_layer(1, std::nullopt));
     });
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    pools.engine().release(kLoad);
     waiting.join();
     EXPECT_TRUE(ticket.wait(std::nullopt));
     EXPECT_TRUE(ticket.wait_layer(1, std::nullopt));  // has landed: nobody waits

@@ -67,15 +67,15 @@ void CopyJob::stream_waited(int position, uintptr_t stream, SteadyTime begin, St
 void CopyJob::layers_landed(int first, int last, std::optional<SteadyTime> at) {
     {
         std::lock_guard lock(mutex_);
+        // Before anyone can see it: nobody computes on a layer before it has landed.
+        int64_t landed = at ? nanoseconds_of(*at) : 0;  // 0: nobody records it
+        if (!at && trace_.on()) landed = steady_nanoseconds();
         std::fill(landed_.begin() + first, landed_.begin() + last, true);
         int reached = in_order_.load(std::memory_order_relaxed);
         while (reached < static_cast<int>(landed_.size()) && landed_[reached])
             ++reached;
         in_order_.store(reached, std::memory_order_release);
-        if (trace_.on()) {
-            trace_.landed(first, last, at ? nanoseconds_of(*at) : steady_nanoseconds(),
-                          gate_ != nullptr && !at);
-        }
+        if (landed > 0) trace_.landed(first, last, landed, gate_ != nullptr && !at);
     }
     landed_changed_.notify_all();
 }

@@ -23,7 +23,7 @@ injected = ctypes.CDLL(os.environ["NVTX_INJECTION64_PATH"])
 injected.ranges_seen.restype = ctypes.c_char_p
 with small_cache() as cache:
     assert not cache.timeline.on
-    save_flush_load(cache)
+    save_flush_load(cache, lambda: b"wait for layer 0" in injected.ranges_seen())
     with cache.timeline.span("attention"):
         cache.stats()
     assert cache.timeline.spans() == []

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from recorded_cache import LAYERS, PAGES, release_soon, save_flush_load, small_cache
+from recorded_cache import LAYERS, PAGES, has_waited, release_once, save_flush_load, small_cache
 from trace_format import Slice, check_events, read_trace, rows_in_order
 
 from hicache_nsa import HiCacheError, TransferEngine, formats
@@ -21,7 +21,7 @@ def named(slices: list[Slice], row: str) -> list[str]:
 
 def test_nothing_is_recorded_unless_started() -> None:
     with small_cache() as cache:
-        save_flush_load(cache)
+        save_flush_load(cache, lambda: True)
         assert not cache.timeline.on
         assert cache.timeline.spans() == []
         assert check_events(cache.timeline.trace_events()) == []
@@ -30,7 +30,7 @@ def test_nothing_is_recorded_unless_started() -> None:
 def test_calls_copies_layers_and_waits_are_recorded() -> None:
     with small_cache() as cache:
         cache.timeline.start()
-        save_flush_load(cache)
+        save_flush_load(cache, has_waited(cache))
         cache.timeline.stop()
         events = cache.timeline.trace_events()
     slices = check_events(events)
@@ -63,7 +63,7 @@ def test_rows_come_in_a_fixed_order() -> None:
     with small_cache() as cache:
         cache.timeline.start()
         with cache.timeline.span("attention"):
-            save_flush_load(cache)
+            save_flush_load(cache, has_waited(cache))
         rows = rows_in_order(cache.timeline.trace_events())
     assert [row.split(",")[0] for row in rows] == [
         *("scheduler", "compute", "waits", "H2D", "H2D", "D2H", "D2H")
@@ -80,8 +80,9 @@ def test_a_wait_is_one_span_however_long_it_lasts() -> None:
         cache.engine.hold("h2d")
         load = cache.load_back(cache.match_prefix(tokens))
         assert load is not None
-        release_soon(cache, 0.35)  # waits look for signals every 0.1 s
+        releasing = release_once(cache, has_waited(cache, pieces=2))
         load.wait_layer(0)
+        releasing.join()
         waits = [s for s in check_events(cache.timeline.trace_events()) if "waits" in s.row]
         assert [each.name for each in waits] == ["layer 0"]
         pieces = [span for span in cache.timeline.spans() if span.kind == "wait"]

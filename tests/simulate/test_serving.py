@@ -72,7 +72,16 @@ def test_no_policy_exceeds_the_bound(flush_at: tuple[int, ...], tmp_path: Path) 
     for result in simulation.report.results:
         assert result.bound_hit_tokens is not None
         assert 0 <= result.hit_tokens <= result.bound_hit_tokens <= result.prompt_tokens
+        missed = result.missed_tokens
+        assert missed is not None
+        whole = sum(len(request.pages) for request in trace.requests) * PAGE
+        assert (
+            result.hit_tokens + sum(missed.values()) <= whole
+        )  # a host hit may be too short to load
+        assert missed["cold"] == simulation.report.distinct_pages * PAGE
+        assert bool(missed["flushed"]) <= bool(flush_at)
     assert any(result.host_hit_tokens for result in simulation.report.results)
+    assert any(result.missed_tokens["evicted"] for result in simulation.report.results)
 
 
 def test_more_room_raises_the_bound_and_the_hits_of_lru(tmp_path: Path) -> None:
@@ -129,9 +138,9 @@ def test_tiers_are_no_larger_than_the_trace_needs(tmp_path: Path) -> None:
     trace = trace_of(tmp_path / "trace.jsonl", [[1] * 8, [2] * 20])
     size = FORMAT.page_bytes
     assert tiers_of(Case("lru", "write_through", 3 * size + 1, 1 << 60), size, trace, 7) == Tiers(
-        device=3, host=7, lent=2
+        device=3, host=7, lent=2, distinct=7
     )
-    assert tiers_of(Case("lru", "write_through", 1 << 60, 0), size, trace, 7) == Tiers(7, 0, 0)
+    assert tiers_of(Case("lru", "write_through", 1 << 60, 0), size, trace, 7) == Tiers(7, 0, 0, 7)
 
 
 def test_what_does_not_fit_the_trace_is_refused(tmp_path: Path) -> None:

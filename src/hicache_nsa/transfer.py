@@ -42,6 +42,10 @@ class CopyTotals:
     counts: dict[str, int]
     seconds: Histogram
 
+    def copy(self) -> CopyTotals:
+        """The same, for whoever keeps it."""
+        return CopyTotals(dict(self.counts), self.seconds.copy())
+
 
 class TransferEngine:
     """Moves pages between ``device_pool`` and ``host_pool``, which must have one format.
@@ -277,7 +281,7 @@ class TransferEngine:
         corrupt, runs that copies were merged into, and how many copies took each way of a GPU
         (``direct``, ``kernel``, ``staged``).
         """
-        return {direction: dict(totals.counts) for direction, totals in self.totals().items()}
+        return {direction: totals.counts for direction, totals in self.totals().items()}
 
     def copy_seconds(self, direction: str) -> Histogram:
         """How long the copies of that direction took that have ended, in seconds: from the start of
@@ -288,7 +292,9 @@ class TransferEngine:
 
     def totals(self) -> dict[str, CopyTotals]:
         """``counters()`` and ``copy_seconds()`` of each direction, of one moment."""
-        return dict(self._totals) if self._native is None else _totals(self._open())
+        if self._native is None:
+            return {direction: totals.copy() for direction, totals in self._totals.items()}
+        return _totals(self._open())
 
     def check(self) -> None:
         """Raise ``InvariantError`` if the engine's books don't balance."""

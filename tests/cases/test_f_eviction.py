@@ -136,6 +136,9 @@ def test_f49_a_declined_load_is_no_hit_and_an_accepted_one_is():
         assert stats.load_back_tokens == base.load_back_tokens
         assert stats.declined_loads == base.declined_loads + 1
         assert stats.matched_device_tokens == base.matched_device_tokens + 8
+        assert stats.requested_tokens == base.requested_tokens + 40
+        assert stats.found_host_tokens == base.found_host_tokens + 24  # found, not loaded
+        assert stats.missed_cold_tokens == base.missed_cold_tokens + 8
         c.free(taken)
         load = c.start_load(prompt)
         assert load.wait(LONG) and c.poll() == 1
@@ -144,6 +147,10 @@ def test_f49_a_declined_load_is_no_hit_and_an_accepted_one_is():
         assert stats.matched_host_tokens - base.matched_host_tokens == 24
         assert stats.load_back_tokens - base.load_back_tokens == 24
         assert stats.load_back_bytes - base.load_back_bytes == 6 * c.format.page_bytes
+        tail = c.compute_tail(prompt, 32)
+        pages = [*c.match_prefix(prompt[:32], count=False).device_pages, *tail]
+        assert c.insert(prompt, pages).inserted_tokens == 8
+        assert c.stats().inserted_tokens == base.inserted_tokens + 8  # computed: each token once
 
 
 def test_f49_a_look_without_count_is_no_hit():

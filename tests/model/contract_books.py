@@ -61,7 +61,6 @@ class Books:
         size: int,
         page_bytes: int,
         device_pages: int,
-        reserved: int,
         host_pages: int,
         spare: float,
         threshold: int,
@@ -70,6 +69,7 @@ class Books:
         write_threshold: int,
         leaving: Callable[[], set[int]],
         now: Callable[[], float],
+        known: int,
         trace: Trace,
         tags: PageTags,
     ) -> None:
@@ -95,7 +95,7 @@ class Books:
         self.version = 0
         self.counters: Counter[str] = Counter()
         self.now = now
-        self.fates = Fates(device_pages + reserved, host_pages)
+        self.fates = Fates(known)
         self.ages = {"device": Ages(), "host": Ages()}
 
     @property

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from contract_values import Prefix
 
-FEWEST_KNOWN = 1024
 BOUNDS = (1, 3, 10, 30, 60, 300, 900, 3600, 10800, 43200, 86400, 259200)
 
 
@@ -28,8 +27,8 @@ class Fates:
     not noted again.
     """
 
-    def __init__(self, device_pages: int, host_pages: int) -> None:
-        self.most = max(2 * (device_pages + host_pages), FEWEST_KNOWN)
+    def __init__(self, most: int) -> None:
+        self.most = most
         self._known: dict[Prefix, Fate] = {}
         self._order: deque[Prefix] = deque()
 

@@ -23,6 +23,7 @@ from reference_cache import ReferenceCache
 
 import hicache_nsa as hc
 from hicache_nsa import testing
+from hicache_nsa._core import PageHistory
 
 NAMESPACES = (None, "a", ("a", 1))
 PAGES_OF_TOKENS = ((0, 0), (0, 1), (1, 0))
@@ -47,12 +48,13 @@ class World:
         self.tags.watch_host(self.cache.host_pool)
         self.now = 0.0
         testing.use_clock(self.cache, lambda: self.now)
+        known = c.device_pages + c.host_pages + 20  # few, so that it forgets
+        self.cache._state.history = PageHistory(known)
         self.trace = Trace(self.cache, self.tags)
         self.model = ReferenceCache(
             size=PAGE,
             page_bytes=FORMAT.page_bytes,
             device_pages=c.device_pages - len(c.reserved),
-            reserved=len(c.reserved),
             host_pages=c.host_pages,
             spare=c.spare,
             threshold=c.load_back_pages,
@@ -61,6 +63,7 @@ class World:
             write_threshold=c.write_threshold,
             leaving=self.leaving_pages,
             now=lambda: self.now,
+            known=known,
             trace=self.trace,
             tags=self.tags,
         )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from math import frexp, ldexp
 
 from hicache_nsa.histogram import Histogram
 
 STEP = 0.1
 """Seconds between two samples, at least."""
 SHARE = 0.01
-"""The same of older ones, as a share of their age, once there are too many."""
+"""Of its age: what an older one may be off by, once there are too many."""
 MOST = 4096
 """Samples, at most."""
 AGE_BOUNDS = (1, 3, 10, 30, 60, 300, 900, 3600, 10800, 43200, 86400, 259200)
@@ -65,10 +66,14 @@ class UseTimes:
             ages.add(age, pages)
 
     def _thin(self, now: float) -> None:
-        """Keep the first one, and those far enough apart for their age."""
+        """Keep the first one of each span of time. A span is STEP, or STEP times a power of two up
+        to SHARE of the age: short spans make up long ones, so that errors do not add up.
+        """
         ticks, times = self._ticks[:1], self._times[:1]
         for tick, when in zip(self._ticks[1:], self._times[1:], strict=True):
-            if when - times[-1] >= max(STEP, SHARE * (now - when)):
+            doublings = max(frexp(SHARE * (now - when) / STEP)[1] - 1, 0)
+            span = ldexp(STEP, doublings)
+            if when // span != times[-1] // span:
                 ticks.append(tick)
                 times.append(when)
         self._ticks, self._times = ticks, times

@@ -143,13 +143,16 @@ def test_a_second_collector_in_a_registry_is_refused_when_it_is_registered() -> 
             registry.register(Collector(two, labels={"rank": 1}))
 
 
-def test_registering_asks_no_cache() -> None:
-    cache = small_cache()
-    collector = Collector(cache)
-    cache.close()
-    registry = CollectorRegistry()
-    registry.register(collector)
-    assert [family.samples for family in collector.describe()] == [[]] * len(METRICS)
+def broken(cache: hc.HiCache) -> hc.CacheStats:
+    raise hc.HiCacheError("broken")
+
+
+def test_registering_asks_no_cache(monkeypatch) -> None:
+    with small_cache() as cache:
+        collector = Collector(cache)
+        monkeypatch.setattr(hc.HiCache, "observe", broken)
+        CollectorRegistry().register(collector)
+        assert [family.samples for family in collector.describe()] == [[]] * len(METRICS)
 
 
 def test_a_closed_cache_has_no_series_and_the_others_keep_theirs() -> None:
@@ -187,9 +190,6 @@ def test_a_cache_that_closes_during_a_scrape_is_left_out(monkeypatch) -> None:
 
 
 def test_an_error_of_a_cache_that_is_open_is_not_hidden(monkeypatch) -> None:
-    def broken(cache: hc.HiCache) -> hc.CacheStats:
-        raise hc.HiCacheError("broken")
-
     with small_cache() as cache:
         collector = Collector(cache)
         monkeypatch.setattr(hc.HiCache, "observe", broken)

@@ -79,7 +79,7 @@ def stats(state: CacheState) -> CacheStats:
         host_stats(state),
         len(state.loads),
         len(state.saves),
-        state.engine.counters(),
+        state.engine.totals(),
     )
 
 

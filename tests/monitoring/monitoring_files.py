@@ -47,6 +47,17 @@ def drawn() -> list[Drawn]:
     return [Drawn(p["title"], target["expr"]) for p in panels() for target in p["targets"]]
 
 
+def as_sent(expression: str, instance: str, window: str) -> str:
+    """An expression as Grafana sends it: job and instance chosen, windows filled in."""
+    chosen = f"({re.escape(instance)})".replace("\\", "\\\\")
+    values = {"$job": "(hicache)", "$instance": chosen}
+    values |= {"$__rate_interval": window, "$__range": "1h"}
+    for variable, value in values.items():
+        expression = expression.replace(variable, value)
+    assert "$" not in expression, expression
+    return expression
+
+
 def variables() -> list[dict[str, Any]]:
     """The variables that Prometheus is asked for; the data source is Grafana's own."""
     return [v for v in dashboard()["templating"]["list"] if v["type"] == "query"]

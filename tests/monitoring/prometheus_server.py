@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def binary(name: str) -> str:
-    """The path of prometheus or promtool. Without it the test is skipped, or fails where CI runs."""
+    """The path of prometheus or promtool. Without it the test is skipped; in CI it fails."""
     found = shutil.which(name) or shutil.which(name, path=str(UNPACKED))
     if found is None:
         reason = f"needs {name}: bash .ci/prometheus brings it"

@@ -1,4 +1,4 @@
-"""promtool: the config and the rules are valid, and each alert fires when it should, and only then."""
+"""promtool: config and rules are valid, and each alert fires when it should, and only then."""
 
 from __future__ import annotations
 

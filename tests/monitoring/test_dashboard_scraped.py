@@ -1,4 +1,4 @@
-"""A real Prometheus server scrapes `hicache demo`: every expression of docs/monitoring finds series.
+"""A real Prometheus server scrapes `hicache demo`: all expressions of docs/monitoring find series.
 
 The server runs with docs/monitoring/prometheus.yml, its target and intervals replaced. All checks
 are made once it has scraped what the demo ended with.
@@ -23,6 +23,7 @@ from monitoring_files import (
     RULES,
     SHOWN_TARGET,
     Drawn,
+    as_sent,
     documented,
     drawn,
     rules,
@@ -55,16 +56,7 @@ class Scraped:
         return found
 
     def as_sent(self, expression: str) -> str:
-        """An expression as Grafana sends it: job and instance chosen, windows filled in."""
-        for variable, value in {
-            "$job": "(hicache)",
-            "$instance": f"({re.escape(self.instance)})".replace("\\", "\\\\"),
-            "$__rate_interval": "1m",
-            "$__range": "1h",
-        }.items():
-            expression = expression.replace(variable, value)
-        assert "$" not in expression, expression
-        return expression
+        return as_sent(expression, self.instance, "1m")
 
 
 @pytest.fixture(scope="module")

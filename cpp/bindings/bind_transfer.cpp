@@ -27,8 +27,9 @@ struct EngineHandle {
     }
 };
 
-nb::dict counters_of(const EngineHandle& self) {
-    nb::dict counters;
+// Of each direction: counters, how many copies by their seconds, and the sum of these.
+nb::dict totals_of(const EngineHandle& self) {
+    nb::dict by_direction;
     for (const Direction direction : kDirections) {
         const TransferTotals totals = self.engine->totals(direction);
         nb::dict each;
@@ -42,9 +43,11 @@ nb::dict counters_of(const EngineHandle& self) {
         each["runs"] = totals.runs;
         for (const Way way : kAllWays)
             each[nb::str(name(way).data())] = totals.by_way[static_cast<size_t>(way)];
-        counters[nb::str(name(direction).data())] = each;
+        const auto& counts = totals.seconds_counts;
+        by_direction[nb::str(name(direction).data())] =
+            nb::make_tuple(each, std::vector(counts.begin(), counts.end()), totals.seconds);
     }
-    return counters;
+    return by_direction;
 }
 
 Ticket submit(EngineHandle& self, std::string_view direction, const PageArray& host_pages,
@@ -176,10 +179,13 @@ void bind_engine(nb::module_& m) {
                 return self.engine->in_flight(parse_direction(d));
             },
             "direction"_a, "Copies submitted and not ended.")
-        .def("counters", &counters_of, nb::sig("def counters(self) -> dict[str, dict[str, int]]"),
-             "Totals by direction: submitted, copies, failed, pages, bytes, verified, corrupt, "
-             "runs, and copies by way of a "
-             "GPU (direct, kernel, staged). They never fall.")
+        .def(
+            "totals", &totals_of,
+            nb::sig("def totals(self) -> dict[str, tuple[dict[str, int], list[int], float]]"),
+            "By direction, of one moment. Counters: submitted, copies, failed, pages, bytes, "
+            "verified, corrupt, runs, and copies by way of a GPU (direct, kernel, staged). Copies "
+            "that ended by their seconds, in the ranges of copy_seconds_bounds(); the sum of these "
+            "seconds. They never fall.")
         .def(
             "check", [](const EngineHandle& self) { self.engine->check(); },
             "RuntimeError with both sides of an equation that does not hold.")
@@ -215,6 +221,15 @@ void bind_transfer(nb::module_& m) {
         .def_ro("row_stride", &DeviceBuffer::row_stride);
     bind_ticket(m);
     bind_engine(m);
+    m.def(
+        "copy_seconds_bounds",
+        [] {
+            return nb::tuple(
+                nb::cast(std::vector(kCopySecondsBounds.begin(), kCopySecondsBounds.end())));
+        },
+        nb::sig("def copy_seconds_bounds() -> tuple[float, ...]"),
+        "Upper bounds of the ranges of TransferEngine.totals(), in seconds; one more is above "
+        "all.");
 }
 
 }  // namespace hicache::bindings

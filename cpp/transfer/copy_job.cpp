@@ -62,12 +62,13 @@ void CopyJob::finish(std::optional<std::string> error, int64_t pages_copied) {
         }
         counters_->verified(verdict.verified, static_cast<int64_t>(verdict.corrupt.size()));
     }
-    counters_->finished(error.has_value(), pages_copied, pages_copied * order_.page_bytes);
+    const double seconds = seconds_since_start();
+    counters_->finished(error.has_value(), pages_copied, pages_copied * order_.page_bytes, seconds);
     {
         std::lock_guard lock(mutex_);
         error_ = std::move(error);
         pages_copied_ = pages_copied;
-        seconds_ = started_ > 0 ? now() - started_ : 0;
+        seconds_ = seconds;
         done_.store(true, std::memory_order_release);
     }
     done_changed_.notify_all();
@@ -147,6 +148,10 @@ int64_t CopyJob::pages_copied() const {
 std::vector<int64_t> CopyJob::corrupt() const {
     if (!done() || !order_.digests) return {};
     return order_.digests->verdict().corrupt;  // no longer written once done
+}
+double CopyJob::seconds_since_start() const {
+    std::lock_guard lock(mutex_);
+    return started_ > 0 ? now() - started_ : 0;
 }
 double CopyJob::seconds() const {
     return done() ? seconds_ : 0;

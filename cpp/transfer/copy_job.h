@@ -78,6 +78,7 @@ class CopyJob {
   private:
     [[nodiscard]] int position_of(int layer) const;
     [[nodiscard]] bool position_done(int position) const;
+    [[nodiscard]] double seconds_since_start() const;  // 0 before it
     // Without sleep, while the copy is due.
     void look_for_end(SteadyTime limit) const;
 

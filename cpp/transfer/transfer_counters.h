@@ -1,15 +1,23 @@
 // Totals of one direction. They never fall.
 //
-// Thread-safe. submitted = copies + failed + in flight at any moment.
+// Thread-safe. submitted = copies + failed + in flight, and copies + failed = the sum of
+// seconds_counts, at any moment.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <mutex>
+#include <string_view>
 
 #include "transfer/copy_options.h"
 
 namespace hicache {
+
+// Copies are counted by how long they took: up to and including a bound, in seconds, and above the
+// one before. One more range holds what is above all.
+inline constexpr std::array kCopySecondsBounds{1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2,
+                                               5e-2, 0.1,  0.2,  0.5,  1.0,  2.0,  5.0,  10.0};
+using SecondsCounts = std::array<int64_t, kCopySecondsBounds.size() + 1>;
 
 struct TransferTotals {
     int64_t submitted = 0;                // copies handed in, empty ones included
@@ -21,6 +29,9 @@ struct TransferTotals {
     int64_t corrupt = 0;                  // those of them that differed from what was saved
     std::array<int64_t, kWays> by_way{};  // copies started on each way of a GPU
     int64_t runs = 0;  // runs that the pages of the submitted copies were merged into
+    // Of all copies that ended, failed and empty ones included; one that never started took 0 s.
+    SecondsCounts seconds_counts{};
+    double seconds = 0;  // of all of them
 
     [[nodiscard]] int64_t in_flight() const { return submitted - copies - failed; }
 };
@@ -30,8 +41,11 @@ class TransferCounters {
     void submitted(int64_t runs);
     void took(Way way);
     void verified(int64_t pages, int64_t corrupt);
-    void finished(bool failed, int64_t pages, int64_t bytes);
+    // seconds: from the start of copying to the end.
+    void finished(bool failed, int64_t pages, int64_t bytes, double seconds);
     [[nodiscard]] TransferTotals totals() const;
+    // Throws: std::runtime_error with both sides of an equation that does not hold.
+    void check(std::string_view direction) const;
 
   private:
     mutable std::mutex mutex_;

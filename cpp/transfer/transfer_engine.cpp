@@ -229,6 +229,8 @@ void TransferEngine::check() const {
         std::lock_guard lock(mutex_);  // no copy is between counting and queueing
         backend_->check();
     }
+    for (const Direction direction : kDirections)
+        counters_[index(direction)]->check(name(direction));
     host_.check();
 }
 

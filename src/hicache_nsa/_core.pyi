@@ -537,9 +537,9 @@ class TransferEngine:
     def in_flight(self, direction: str) -> int:
         """Copies submitted and not ended."""
 
-    def counters(self) -> dict[str, dict[str, int]]:
+    def totals(self) -> dict[str, tuple[dict[str, int], list[int], float]]:
         """
-        Totals by direction: submitted, copies, failed, pages, bytes, verified, corrupt, runs, and copies by way of a GPU (direct, kernel, staged). They never fall.
+        By direction, of one moment. Counters: submitted, copies, failed, pages, bytes, verified, corrupt, runs, and copies by way of a GPU (direct, kernel, staged). Copies that ended by their seconds, in the ranges of copy_seconds_bounds(); the sum of these seconds. They never fall.
         """
 
     def check(self) -> None:
@@ -549,6 +549,11 @@ class TransferEngine:
         """
         Opens the gates, finishes the copies, ends the threads. Copies whose fences do not complete within fence_timeout seconds fail. Idempotent.
         """
+
+def copy_seconds_bounds() -> tuple[float, ...]:
+    """
+    Upper bounds of the ranges of TransferEngine.totals(), in seconds; one more is above all.
+    """
 
 class ChildTable:
     """The children of a node, by their key's first page."""

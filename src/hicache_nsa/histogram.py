@@ -36,6 +36,17 @@ class Histogram:
         """How many values were seen."""
         return sum(self.counts)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Histogram):
+            return False
+        mine, theirs = (self.bounds, self.counts), (other.bounds, other.counts)
+        return mine == theirs and self.total == other.total
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Histogram({self.count} values, {self.total:.6g} in all)"
+
     def copy(self) -> Histogram:
         """What was seen so far."""
         return Histogram(self.bounds, self.counts, self.total)

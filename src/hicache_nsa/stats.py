@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+
+from hicache_nsa.histogram import Histogram
+from hicache_nsa.transfer import CopyTotals
 
 
 @dataclass(frozen=True)
@@ -70,9 +73,29 @@ class Counters:
     damaged_host_pages: int = 0
 
 
+@dataclass(frozen=True)
+class CopyStats:
+    """Copies of one direction that have ended by now, whether the cache has taken them in or not.
+
+    copies: ended well. failed: ended with an error.
+    direct, kernel, staged: went that way of a GPU, those included that are under way.
+    seconds: how long each copy that ended took, from the start of copying to the end.
+    """
+
+    copies: int = 0
+    failed: int = 0
+    direct: int = 0
+    kernel: int = 0
+    staged: int = 0
+    seconds: Histogram = field(default_factory=lambda: Histogram(()))
+
+
 @dataclass
 class CacheStats(Counters):
     """A snapshot: both tiers, the copies in flight, and every counter of ``Counters``.
+
+    loads_in_flight, saves_in_flight: copies that are not taken in yet. h2d, d2h: all loads, all
+    saves.
 
     verified_pages: pages of loads of which at least one digest was compared. corrupt_pages: those
     of them that were not what was saved; their loads failed (``verify``).
@@ -85,6 +108,8 @@ class CacheStats(Counters):
     host: TierStats = TierStats(0, 0, 0, 0, 0)
     loads_in_flight: int = 0
     saves_in_flight: int = 0
+    h2d: CopyStats = field(default_factory=CopyStats)
+    d2h: CopyStats = field(default_factory=CopyStats)
     verified_pages: int = 0
     corrupt_pages: int = 0
     load_back_runs: int = 0
@@ -99,9 +124,10 @@ def snapshot(
     host: TierStats,
     loads: int,
     saves: int,
-    moved: Mapping[str, Mapping[str, int]],
+    totals: Mapping[str, CopyTotals],
 ) -> CacheStats:
-    """The counters as they are now, with the tiers. moved: ``TransferEngine.counters()``."""
+    """The counters as they are now, with the tiers. totals: ``TransferEngine.totals()``."""
+    loaded, saved = totals["h2d"], totals["d2h"]
     values = {f.name: getattr(counters, f.name) for f in fields(Counters)}
     return CacheStats(
         **values,
@@ -109,13 +135,20 @@ def snapshot(
         host=host,
         loads_in_flight=loads,
         saves_in_flight=saves,
-        verified_pages=moved["h2d"]["verified"],
-        corrupt_pages=moved["h2d"]["corrupt"],
-        load_back_runs=moved["h2d"]["runs"],
-        saved_runs=moved["d2h"]["runs"],
-        load_back_pages_per_run=_pages_per_run(moved["h2d"]),
-        saved_pages_per_run=_pages_per_run(moved["d2h"]),
+        h2d=_copy_stats(loaded),
+        d2h=_copy_stats(saved),
+        verified_pages=loaded.counts["verified"],
+        corrupt_pages=loaded.counts["corrupt"],
+        load_back_runs=loaded.counts["runs"],
+        saved_runs=saved.counts["runs"],
+        load_back_pages_per_run=_pages_per_run(loaded.counts),
+        saved_pages_per_run=_pages_per_run(saved.counts),
     )
+
+
+def _copy_stats(totals: CopyTotals) -> CopyStats:
+    counts = ("copies", "failed", "direct", "kernel", "staged")
+    return CopyStats(**{name: totals.counts[name] for name in counts}, seconds=totals.seconds)
 
 
 def _pages_per_run(moved: Mapping[str, int]) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hicache_nsa import _core
@@ -16,6 +17,7 @@ from hicache_nsa.cuda_streams import stream_handle
 from hicache_nsa.engine_options import check_engine_options
 from hicache_nsa.errors import HiCacheError, native_check
 from hicache_nsa.formats.checks import one_of
+from hicache_nsa.histogram import Histogram
 from hicache_nsa.link_curve import machine_curve
 from hicache_nsa.pools import DevicePool, HostPool, native_format
 from hicache_nsa.streams import Stream, host_fence
@@ -28,6 +30,17 @@ H2D = "h2d"
 D2H = "d2h"
 _HINTS = (None, True, False)
 DIRECTIONS = (H2D, D2H)
+
+
+@dataclass(frozen=True)
+class CopyTotals:
+    """What one direction has done up to one moment. counts: see ``TransferEngine.counters``.
+
+    seconds: how long the copies that ended took, see ``TransferEngine.copy_seconds``.
+    """
+
+    counts: dict[str, int]
+    seconds: Histogram
 
 
 class TransferEngine:
@@ -96,7 +109,7 @@ class TransferEngine:
         self.verify = verify
         self._pid = os.getpid()
         self._holds = dict.fromkeys(DIRECTIONS, 0)
-        self._totals: dict[str, dict[str, int]] = {}
+        self._totals: dict[str, CopyTotals] = {}
         try:
             self._native = _core.TransferEngine(
                 native_format(device_pool.format),
@@ -264,7 +277,18 @@ class TransferEngine:
         corrupt, runs that copies were merged into, and how many copies took each way of a GPU
         (``direct``, ``kernel``, ``staged``).
         """
-        return dict(self._totals if self._native is None else self._open().counters())
+        return {direction: dict(totals.counts) for direction, totals in self.totals().items()}
+
+    def copy_seconds(self, direction: str) -> Histogram:
+        """How long the copies of that direction took that have ended, in seconds: from the start of
+        copying to the end. Failed and empty ones count, too; their waiting to start does not.
+        """
+        one_of(direction, "direction", DIRECTIONS)
+        return self.totals()[direction].seconds
+
+    def totals(self) -> dict[str, CopyTotals]:
+        """``counters()`` and ``copy_seconds()`` of each direction, of one moment."""
+        return dict(self._totals) if self._native is None else _totals(self._open())
 
     def check(self) -> None:
         """Raise ``InvariantError`` if the engine's books don't balance."""
@@ -276,7 +300,7 @@ class TransferEngine:
         native = self._native
         if native is not None and self._pid == os.getpid():
             native.close()
-            self._totals = native.counters()
+            self._totals = _totals(native)
             self._native = None
 
     def __del__(self) -> None:
@@ -291,6 +315,13 @@ class TransferEngine:
                 "threads; make the engine after the fork"
             )
         return self._native
+
+
+def _totals(native: _core.TransferEngine) -> dict[str, CopyTotals]:
+    return {
+        direction: CopyTotals(counts, Histogram(_core.copy_seconds_bounds(), ended, seconds))
+        for direction, (counts, ended, seconds) in native.totals().items()
+    }
 
 
 def _curve(given: _core.LinkCurve | None, device: str) -> _core.LinkCurve | None:

@@ -275,7 +275,7 @@ class RankWork:
         notes = self.notes
         notes.failed_loads, notes.failed_saves = stats.failed_loads, stats.failed_saves
         notes.loaded_tokens = stats.load_back_tokens
-        own = "_runs", "_per_run"
+        own = "_runs", "_per_run", "h2d", "d2h"  # each rank copies in its own time
         notes.stats = {k: v for k, v in asdict(stats).items() if not k.endswith(own)}
         tiers = stats.device, stats.host
         notes.left = [tier.locked_pages + tier.owned_pages for tier in tiers]

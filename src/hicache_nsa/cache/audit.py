@@ -65,7 +65,7 @@ def stats(state: CacheState) -> CacheStats:
         host_stats(state),
         len(state.loads),
         len(state.saves),
-        state.engine.counters(),
+        state.engine.totals(),
     )
 
 

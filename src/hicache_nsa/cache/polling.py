@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from hicache_nsa._core import Fence
-from hicache_nsa.cache import agreement
+from hicache_nsa.cache import agreement, audit
 from hicache_nsa.cache.acks import take_in
 from hicache_nsa.cache.agreement import Ready, require_agreed
 from hicache_nsa.cache.demoting import keep_low_water
@@ -19,6 +19,7 @@ from hicache_nsa.cache.state import CacheState
 from hicache_nsa.cache.view import CacheView
 from hicache_nsa.errors import HiCacheError
 from hicache_nsa.formats.checks import count_of
+from hicache_nsa.stats import CacheStats
 from hicache_nsa.transfer import Ticket, seconds_of
 
 Result = TypeVar("Result")
@@ -93,6 +94,17 @@ class CachePolling(CacheView):
         for ticket in self._tickets():
             ticket.wait_end(None if limit is None else max(limit - time.monotonic(), 0.0))
         return self._ready()
+
+    @atomic
+    def observe(self) -> CacheStats:
+        """``stats()`` for who only watches, from a thread of its own.
+
+        While the host tier still grows it takes in nothing: an error of memory that is not ready
+        yet is told once, and it is the engine that has to hear it.
+        """
+        if not self._state.host.growing:
+            self._take_in()
+        return audit.stats(self._state)
 
     # -- inside ---------------------------------------------------------------------------------
 

@@ -60,6 +60,11 @@ class CacheView:
 
     # -- what it looks like ---------------------------------------------------------------------
 
+    @property
+    def closed(self) -> bool:
+        """Whether every call is refused: after ``close()``, and in a forked child."""
+        return self._guard.unusable is not None
+
     @atomic
     def check(self) -> None:
         """Walk everything; raise ``InvariantError`` with both sides of a broken equation."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+PREFIX = "hicache_"
 SOURCES = ("computed", "device", "host")
 MISS_REASONS = ("cold", "evicted", "flushed", "failed", "partial")
 DROP_REASONS = ("evicted", "flushed", "failed")
@@ -28,7 +29,7 @@ BY_CACHE = ("<of the cache>",)
 
 @dataclass(frozen=True)
 class Metric:
-    """name: without the prefix ``hicache_``; a counter's exported name ends in ``_total``.
+    """name: without ``PREFIX``; a counter's exported name ends in ``_total``.
 
     unit: ``tokens``, ``pages``, ``bytes``, ``seconds``, or what is counted. labels: name of each
     label, and the values it takes.

@@ -10,15 +10,16 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hicache_nsa._core import Fence
+from hicache_nsa._core import Fence, copy_seconds_bounds
 from hicache_nsa.errors import HiCacheError
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import one_of
+from hicache_nsa.histogram import Histogram
 from hicache_nsa.pools import DevicePool, HostPool
 from hicache_nsa.pools.pool import Pool, page_count
 from hicache_nsa.streams import Stream
 from hicache_nsa.tokens import PageIds
-from hicache_nsa.transfer import DIRECTIONS, Ticket, TransferEngine
+from hicache_nsa.transfer import DIRECTIONS, CopyTotals, Ticket, TransferEngine
 
 
 class UnbackedPool(DevicePool):
@@ -85,7 +86,7 @@ class EndedTicket(Ticket):
 
 
 class NoCopyEngine(TransferEngine):
-    """``TransferEngine`` without copies; ``counters()`` has what was asked for.
+    """``TransferEngine`` without copies; ``counters()`` has what was asked for, in 0 seconds each.
 
     A save and a load go through ``submit`` as in every engine. There is nothing to hold, to fail or
     to wait for, and the memory of the host pool is never made.
@@ -105,8 +106,21 @@ class NoCopyEngine(TransferEngine):
         self._holds = dict.fromkeys(DIRECTIONS, 0)
         self.verify = "off"
         ways = ("direct", "kernel", "staged")
-        names = ("copies", "pages", "bytes", "verified", "corrupt", "runs", *ways)
-        self._totals = {direction: dict.fromkeys(names, 0) for direction in DIRECTIONS}
+        names = (
+            "submitted",
+            "copies",
+            "failed",
+            "pages",
+            "bytes",
+            "verified",
+            "corrupt",
+            "runs",
+            *ways,
+        )
+        self._totals = {
+            direction: CopyTotals(dict.fromkeys(names, 0), Histogram(copy_seconds_bounds()))
+            for direction in DIRECTIONS
+        }
 
     def record(self, stream: Stream = None) -> Fence | None:
         """None: nothing is queued anywhere."""
@@ -129,9 +143,11 @@ class NoCopyEngine(TransferEngine):
         if count != len(device_pages):
             raise ValueError(f"{count} host pages for {len(device_pages)} device pages")
         ticket = EndedTicket(count, self.device_pool.format.page_bytes)
-        totals["copies"] += 1
-        totals["pages"] += count
-        totals["bytes"] += ticket.nbytes
+        totals.seconds.add(ticket.seconds)
+        totals.counts["submitted"] += 1
+        totals.counts["copies"] += 1
+        totals.counts["pages"] += count
+        totals.counts["bytes"] += ticket.nbytes
         return ticket
 
     def hold(self, direction: str) -> None:

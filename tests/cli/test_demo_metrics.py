@@ -17,7 +17,7 @@ from urllib.request import ProxyHandler, build_opener
 import pytest
 from click.testing import CliRunner, Result
 
-from hicache_nsa.cli import metrics_server
+from hicache_nsa.cli import metrics_server, progress
 from hicache_nsa.cli.app import hicache
 
 SMALL = ["demo", "--questions", "2", "--shots", "3", "--tokenizer", "bytes"]
@@ -70,11 +70,13 @@ def test_metrics_stay_until_interrupted_and_the_exit_code_is_the_demos(tmp_path:
         url = wait_for(r"Metrics: (http://127\.0\.0\.1:[1-9]\d*/metrics)\n", demo, said)
         wait_for(r"(The demo is over\. Its metrics stay at \S+ until \^C\.)\n", demo, said)
         runs = json.loads(result.read_text(encoding="utf-8"))["runs"]
+        assert demo.stdout is not None  # a pipe: what was printed must be out before it is full
+        assert any(line.startswith(" after_flush") for line in iter(demo.stdout.readline, ""))
         text = read(url)
+        assert demo.poll() is None
         demo.send_signal(signal.SIGINT)
-        table = demo.communicate(timeout=DEADLINE_SECONDS)[0]
+        demo.communicate(timeout=DEADLINE_SECONDS)
     assert demo.returncode == 0
-    assert "after_flush" in table
     for source, key in (("device", "device_hit_tokens"), ("host", "host_hit_tokens")):
         tokens = float(sum(run[key] for run in runs))
         assert f'hicache_tokens_total{{source="{source}"}} {tokens}\n' in text
@@ -82,28 +84,37 @@ def test_metrics_stay_until_interrupted_and_the_exit_code_is_the_demos(tmp_path:
         read(url)
 
 
-def test_the_table_is_out_while_the_metrics_stay(tmp_path: Path) -> None:
-    """stdout is a pipe, which Python fills before it writes."""
-    said = tmp_path / "stderr"
-    with running("--metrics-port", "0", said=said) as demo:
-        wait_for(r"(The demo is over)", demo, said)
-        assert demo.stdout is not None
-        lines = iter(demo.stdout.readline, "")
-        assert any(line.startswith(" after_flush") for line in lines)
-        assert demo.poll() is None
-
-
-@pytest.mark.parametrize("hold", ["0", "1"])
-def test_they_stay_as_long_as_asked_and_json_is_all_of_stdout(hold: str) -> None:
+def test_they_stay_as_long_as_asked_and_json_is_all_of_stdout() -> None:
     command = [sys.executable, "-m", "hicache_nsa.cli", *SMALL, "--json", "-"]
-    command += ["--metrics-port", "0", "--metrics-hold", hold]
+    command += ["--metrics-port", "0", "--metrics-hold", "1"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout)["interrupted"] is False
-    first, *rest = run.stderr.splitlines()
+    first, last = run.stderr.splitlines()
     assert first.startswith("Metrics: http://127.0.0.1:")
-    assert len(rest) == int(hold)
-    assert all(line.endswith("/metrics for 1 s, or until ^C.") for line in rest)
+    assert last.endswith("/metrics for 1 s, or until ^C.")
+
+
+def test_without_a_hold_it_ends_with_the_demo() -> None:
+    outcome = invoke("--metrics-port", "0", "--metrics-hold", "0")
+    assert outcome.exit_code == 0
+    assert "Metrics: http://127.0.0.1:" in outcome.output
+    assert "stay" not in outcome.output
+
+
+def test_an_interrupted_demo_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def interrupting(total: int) -> Iterator[progress.Step]:
+        def step(label: str) -> None:
+            raise KeyboardInterrupt
+
+        yield step
+
+    monkeypatch.setattr(progress, "progress_bar", interrupting)
+    outcome = invoke("--metrics-port", "0")
+    assert outcome.exit_code == 1
+    assert "Interrupted" in outcome.output
+    assert "stay" not in outcome.output
 
 
 def test_a_demo_that_fails_holds_its_metrics_and_exits_with_1(

@@ -62,13 +62,17 @@ class Server:
         except HTTPError as error:
             raise AssertionError(f"{parameters}: {error.read().decode()}") from error
 
-    def query(self, expression: str) -> list[dict[str, Any]]:
-        """The series of an instant query: ``metric`` has the labels, ``value`` time and number."""
-        return self.get("query", query=expression)["result"]
+    def query(self, expression: str, at: float | None = None) -> list[dict[str, Any]]:
+        """The series of an instant query: ``metric`` has the labels, ``value`` time and number.
 
-    def number(self, expression: str) -> float | None:
+        at: a Unix time in seconds; None: now.
+        """
+        when = {} if at is None else {"time": f"{at:.3f}"}
+        return self.get("query", query=expression, **when)["result"]
+
+    def number(self, expression: str, at: float | None = None) -> float | None:
         """The only value of a query; None where it has no series."""
-        found = self.query(expression)
+        found = self.query(expression, at)
         assert len(found) <= 1, (expression, found)
         return float(found[0]["value"][1]) if found else None
 

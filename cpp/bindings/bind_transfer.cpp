@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "bindings/bindings.h"
 #include "transfer/transfer_engine.h"
@@ -41,6 +42,8 @@ nb::dict totals_of(const EngineHandle& self) {
         each["verified"] = totals.verified;
         each["corrupt"] = totals.corrupt;
         each["runs"] = totals.runs;
+        each["exposed_waits"] = totals.exposed_waits;
+        each["exposed_wait_ns"] = totals.exposed_wait_ns;
         for (const Way way : kAllWays)
             each[nb::str(name(way).data())] = totals.by_way[static_cast<size_t>(way)];
         const auto& counts = totals.seconds_counts;
@@ -77,8 +80,10 @@ void bind_ticket(nb::module_& m) {
         .def(
             "wait_layer",
             [](const Ticket& self, int layer, Timeout timeout) {
-                return wait_interruptibly(timeout,
-                                          [&](double s) { return self.wait_layer(layer, s); });
+                bool goes_on = false;
+                return wait_interruptibly(timeout, [&](double s) {
+                    return self.wait_layer(layer, s, std::exchange(goes_on, true));
+                });
             },
             "layer"_a, "timeout"_a = nb::none(),
             "Waits until that layer has landed or the copy has failed; False at the limit.")
@@ -113,13 +118,14 @@ void bind_engine(nb::module_& m) {
                std::string_view io_backend, int kernel_blocks, std::string_view pinning,
                int64_t pin_chunk_bytes, int64_t staging_bytes,
                const std::optional<LinkCurve>& link_curve, std::string_view verify,
-               std::shared_ptr<DigestTable> digests) {
+               std::shared_ptr<DigestTable> digests, bool time_waits) {
                 CopyOptions options{workers,         parse_way(io_backend),
                                     kernel_blocks,   parse_pinning(pinning),
                                     pin_chunk_bytes, staging_bytes};
                 if (link_curve) options.link_curve = std::make_shared<const LinkCurve>(*link_curve);
                 options.verify = parse_verify(verify);
                 options.digests = std::move(digests);
+                options.time_waits = time_waits;
                 nb::gil_scoped_release unlocked;  // pinning takes a while
                 new (self) EngineHandle{std::make_unique<TransferEngine>(
                     format, device, device_pages, device_buffers, host.memory(), layout, options)};
@@ -127,12 +133,13 @@ void bind_engine(nb::module_& m) {
             "format"_a, "device"_a, "device_pages"_a, "device_buffers"_a, "host"_a, "layout"_a,
             "workers"_a = 0, "io_backend"_a = "auto", "kernel_blocks"_a = 0, "pinning"_a = "auto",
             "pin_chunk_bytes"_a = 0, "staging_bytes"_a = 0, "link_curve"_a = nb::none(),
-            "verify"_a = "off", "digests"_a = nb::none(),
+            "verify"_a = "off", "digests"_a = nb::none(), "time_waits"_a = true,
             "device_buffers: for each buffer of the format, for each of its layers; whoever owns "
             "that memory keeps it alive until close(). 0 = chosen: workers (host threads a "
             "direction, "
             "cpu), kernel_blocks, pin_chunk_bytes and staging_bytes a direction (cuda). pinning: "
-            "auto, always or never. verify: off, sample or all; digests: of the host pool.")
+            "auto, always or never. verify: off, sample or all; digests: of the host pool. "
+            "time_waits: count exposed waits.")
         .def("submit", &submit, "direction"_a, "host_pages"_a.noconvert(),
              "device_pages"_a.noconvert(), "layers"_a = nb::none(),
              "after"_a = std::vector<FencePtr>(), "layerwise"_a = nb::none(),
@@ -179,13 +186,12 @@ void bind_engine(nb::module_& m) {
                 return self.engine->in_flight(parse_direction(d));
             },
             "direction"_a, "Copies submitted and not ended.")
-        .def(
-            "totals", &totals_of,
-            nb::sig("def totals(self) -> dict[str, tuple[dict[str, int], list[int], float]]"),
-            "By direction, of one moment. Counters: submitted, copies, failed, pages, bytes, "
-            "verified, corrupt, runs, and copies by way of a GPU (direct, kernel, staged). Copies "
-            "that ended by their seconds, in the ranges of copy_seconds_bounds(); the sum of these "
-            "seconds. They never fall.")
+        .def("totals", &totals_of,
+             nb::sig("def totals(self) -> dict[str, tuple[dict[str, int], list[int], float]]"),
+             "By direction, of one moment. Counters: submitted, copies, failed, pages, bytes, "
+             "verified, corrupt, runs, copies by way of a GPU (direct, kernel, staged), "
+             "exposed_waits and exposed_wait_ns. Copies that ended by their seconds, in the ranges "
+             "of copy_seconds_bounds(); the sum of these seconds. They never fall.")
         .def(
             "check", [](const EngineHandle& self) { self.engine->check(); },
             "RuntimeError with both sides of an equation that does not hold.")

@@ -124,13 +124,20 @@ bool CopyJob::layer_done(int layer) const {
     return position < 0 || position_done(position) || (done() && !error_);
 }
 
-bool CopyJob::wait_layer(int layer, Timeout timeout) {
+bool CopyJob::wait_layer(int layer, Timeout timeout, bool goes_on) {
     const int position = position_of(layer);
     if (position < 0 || position_done(position) || done()) return true;
     process_.require_same("ticket");
+    if (timeout && !(*timeout > 0)) return false;
+    const auto over = [&] { return position_done(position) || done(); };
     std::unique_lock lock(mutex_);
-    return wait_until_ready(landed_changed_, lock, timeout,
-                            [&] { return position_done(position) || done(); });
+    if (!counters_->time_waits()) return wait_until_ready(landed_changed_, lock, timeout, over);
+    if (over()) return true;
+    const SteadyTime from = std::chrono::steady_clock::now();
+    const bool landed = wait_until_ready(landed_changed_, lock, timeout, over);
+    lock.unlock();
+    counters_->waited(std::chrono::steady_clock::now() - from, goes_on);
+    return landed;
 }
 
 void CopyJob::wait_layer_on_stream(int layer, uintptr_t stream) {

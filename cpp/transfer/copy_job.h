@@ -66,7 +66,10 @@ class CopyJob {
     bool wait(Timeout timeout);
     // Throws: std::invalid_argument for an unknown layer.
     [[nodiscard]] bool layer_done(int layer) const;
-    bool wait_layer(int layer, Timeout timeout);
+    // What the thread really waited is counted as an exposed wait: nothing for a layer that has
+    // landed, or without time to wait. goes_on: one wait together with the call before, which ended
+    // at its limit.
+    bool wait_layer(int layer, Timeout timeout, bool goes_on = false);
     // Makes that stream of the device wait for the layer; the caller does not wait.
     // Throws: as wait_layer(); std::runtime_error if the device has no streams, or the stream is
     // being captured into a graph.

@@ -15,8 +15,8 @@ std::optional<std::string> Ticket::error() const {
 bool Ticket::wait(Timeout timeout) const {
     return job_->wait(timeout);
 }
-bool Ticket::wait_layer(int layer, Timeout timeout) const {
-    return job_->wait_layer(layer, timeout);
+bool Ticket::wait_layer(int layer, Timeout timeout, bool goes_on) const {
+    return job_->wait_layer(layer, timeout, goes_on);
 }
 void Ticket::wait_layer_on_stream(int layer, uintptr_t stream) const {
     job_->wait_layer_on_stream(layer, stream);

@@ -25,8 +25,9 @@ class Ticket {
     bool wait(Timeout timeout) const;
     // Waits until that layer's bytes are in place, or the copy has failed; false at the limit. A
     // layer that is not part of the copy is ready at once. Throws: std::invalid_argument for an
-    // unknown layer; std::runtime_error in a forked child.
-    bool wait_layer(int layer, Timeout timeout) const;
+    // unknown layer; std::runtime_error in a forked child. goes_on: counted as one exposed wait
+    // together with the call before, which ended at its limit.
+    bool wait_layer(int layer, Timeout timeout, bool goes_on = false) const;
     // Makes that stream of the device wait for the layer, and returns at once. A stream that waits
     // for a layer of a copy that fails is released at its end. Throws: as wait_layer();
     // std::runtime_error for a stream that is being captured, or a device without streams.

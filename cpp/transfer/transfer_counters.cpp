@@ -32,6 +32,12 @@ void TransferCounters::verified(int64_t pages, int64_t corrupt) {
     totals_.corrupt += corrupt;
 }
 
+void TransferCounters::waited(std::chrono::nanoseconds time, bool goes_on) {
+    std::lock_guard lock(mutex_);
+    if (!goes_on) ++totals_.exposed_waits;
+    totals_.exposed_wait_ns += time.count();
+}
+
 void TransferCounters::finished(bool failed, int64_t pages, int64_t bytes, double seconds) {
     std::lock_guard lock(mutex_);
     ++(failed ? totals_.failed : totals_.copies);

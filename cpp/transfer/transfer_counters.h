@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <string_view>
@@ -28,7 +29,9 @@ struct TransferTotals {
     int64_t verified = 0;                 // pages of which at least one digest was compared
     int64_t corrupt = 0;                  // those of them that differed from what was saved
     std::array<int64_t, kWays> by_way{};  // copies started on each way of a GPU
-    int64_t runs = 0;  // runs that the pages of the submitted copies were merged into
+    int64_t runs = 0;             // runs that the pages of the submitted copies were merged into
+    int64_t exposed_waits = 0;    // waits for a layer that had not landed when it was needed
+    int64_t exposed_wait_ns = 0;  // how long they took in all
     // Of all copies that ended, failed and empty ones included; one that never started took 0 s.
     SecondsCounts seconds_counts{};
     double seconds = 0;  // of all of them
@@ -38,9 +41,16 @@ struct TransferTotals {
 
 class TransferCounters {
   public:
+    // time_waits: whether whoever waits for layers is to measure it.
+    explicit TransferCounters(bool time_waits = true) : time_waits_(time_waits) {}
+
+    [[nodiscard]] bool time_waits() const { return time_waits_; }
+
     void submitted(int64_t runs);
     void took(Way way);
     void verified(int64_t pages, int64_t corrupt);
+    // Somebody waited for a layer. goes_on: the time belongs to a wait that was counted before.
+    void waited(std::chrono::nanoseconds time, bool goes_on = false);
     // seconds: from the start of copying to the end.
     void finished(bool failed, int64_t pages, int64_t bytes, double seconds);
     [[nodiscard]] TransferTotals totals() const;
@@ -48,6 +58,7 @@ class TransferCounters {
     void check(std::string_view direction) const;
 
   private:
+    const bool time_waits_;
     mutable std::mutex mutex_;
     TransferTotals totals_;
 };

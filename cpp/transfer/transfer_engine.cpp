@@ -83,7 +83,8 @@ TransferEngine::TransferEngine(const PoolFormat& format, const std::string& devi
     : format_(format),
       host_(std::move(host)),
       verify_(options.verify),
-      counters_{std::make_shared<TransferCounters>(), std::make_shared<TransferCounters>()},
+      counters_{std::make_shared<TransferCounters>(options.time_waits),
+                std::make_shared<TransferCounters>(options.time_waits)},
       backend_(
           create_backend(device, {fit(format, device_pages, device_buffers, host_, layout, options),
                                   host_,

@@ -505,9 +505,9 @@ class Ticket:
 class TransferEngine:
     """Moves pages between a device and a host pool."""
 
-    def __init__(self, format: PoolFormat, device: str, device_pages: int, device_buffers: Sequence[DeviceBuffer], host: HostMemory, layout: HostLayout, workers: int = 0, io_backend: str = 'auto', kernel_blocks: int = 0, pinning: str = 'auto', pin_chunk_bytes: int = 0, staging_bytes: int = 0, link_curve: LinkCurve | None = None, verify: str = 'off', digests: PageDigests | None = None) -> None:
+    def __init__(self, format: PoolFormat, device: str, device_pages: int, device_buffers: Sequence[DeviceBuffer], host: HostMemory, layout: HostLayout, workers: int = 0, io_backend: str = 'auto', kernel_blocks: int = 0, pinning: str = 'auto', pin_chunk_bytes: int = 0, staging_bytes: int = 0, link_curve: LinkCurve | None = None, verify: str = 'off', digests: PageDigests | None = None, time_waits: bool = True) -> None:
         """
-        device_buffers: for each buffer of the format, for each of its layers; whoever owns that memory keeps it alive until close(). 0 = chosen: workers (host threads a direction, cpu), kernel_blocks, pin_chunk_bytes and staging_bytes a direction (cuda). pinning: auto, always or never. verify: off, sample or all; digests: of the host pool.
+        device_buffers: for each buffer of the format, for each of its layers; whoever owns that memory keeps it alive until close(). 0 = chosen: workers (host threads a direction, cpu), kernel_blocks, pin_chunk_bytes and staging_bytes a direction (cuda). pinning: auto, always or never. verify: off, sample or all; digests: of the host pool. time_waits: count exposed waits.
         """
 
     def submit(self, direction: str, host_pages: numpy.typing.NDArray[numpy.int64], device_pages: numpy.typing.NDArray[numpy.int64], layers: Sequence[int] | None = None, after: Sequence[Fence] = (), layerwise: bool | None = None, beside_compute: bool | None = None) -> Ticket:
@@ -539,7 +539,7 @@ class TransferEngine:
 
     def totals(self) -> dict[str, tuple[dict[str, int], list[int], float]]:
         """
-        By direction, of one moment. Counters: submitted, copies, failed, pages, bytes, verified, corrupt, runs, and copies by way of a GPU (direct, kernel, staged). Copies that ended by their seconds, in the ranges of copy_seconds_bounds(); the sum of these seconds. They never fall.
+        By direction, of one moment. Counters: submitted, copies, failed, pages, bytes, verified, corrupt, runs, copies by way of a GPU (direct, kernel, staged), exposed_waits and exposed_wait_ns. Copies that ended by their seconds, in the ranges of copy_seconds_bounds(); the sum of these seconds. They never fall.
         """
 
     def check(self) -> None:

@@ -12,7 +12,8 @@ from hicache_nsa.sizes import parse_size
 COUNTS = {"workers": 1024, "kernel_blocks": 65_535}
 SIZES = {"pin_chunk_bytes": 2**63 - 1, "staging_bytes": 2**63 - 1}
 CHOICES = {"verify": ("off", "sample", "all")}
-PLAIN_OPTIONS = (*COUNTS, *SIZES, *CHOICES)  # those that a configuration file can hold
+SWITCHES = ("time_waits",)
+PLAIN_OPTIONS = (*COUNTS, *SIZES, *CHOICES, *SWITCHES)  # those that a configuration file can hold
 ENGINE_OPTIONS = (*PLAIN_OPTIONS, "link_curve")
 
 
@@ -35,6 +36,10 @@ def _checked(name: str, value: Any, whose: str) -> Any:
         return size
     if name in CHOICES:
         return one_of(value, name, CHOICES[name])
+    if name in SWITCHES:
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False, got {value!r}")
+        return value
     if name != "link_curve":
         raise TypeError(
             f"{whose} got an unexpected keyword argument {name!r}; those of its transfer engine "

@@ -102,6 +102,8 @@ class CacheStats(Counters):
     load_back_runs, saved_runs: runs that the pages of all loads and saves were merged into, each
     neighbours in both tiers. load_back_pages_per_run, saved_pages_per_run: pages copied, by these;
     0 where there was no copy, and behind the truth while one is in flight.
+    exposed_waits: waits for a layer of a load that had not landed when it was needed.
+    exposed_wait_seconds: how long they took in all; 0 without ``time_waits``.
     """
 
     device: TierStats = TierStats(0, 0, 0, 0, 0)
@@ -116,6 +118,8 @@ class CacheStats(Counters):
     saved_runs: int = 0
     load_back_pages_per_run: float = 0.0
     saved_pages_per_run: float = 0.0
+    exposed_waits: int = 0
+    exposed_wait_seconds: float = 0.0
 
 
 def snapshot(
@@ -143,6 +147,8 @@ def snapshot(
         saved_runs=saved.counts["runs"],
         load_back_pages_per_run=_pages_per_run(loaded.counts),
         saved_pages_per_run=_pages_per_run(saved.counts),
+        exposed_waits=loaded.counts["exposed_waits"],
+        exposed_wait_seconds=loaded.counts["exposed_wait_ns"] * 1e-9,
     )
 
 

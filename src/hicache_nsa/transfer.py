@@ -42,6 +42,10 @@ class CopyTotals:
     counts: dict[str, int]
     seconds: Histogram
 
+    def copy(self) -> CopyTotals:
+        """The same, for whoever keeps it."""
+        return CopyTotals(dict(self.counts), self.seconds.copy())
+
 
 class TransferEngine:
     """Moves pages between ``device_pool`` and ``host_pool``, which must have one format.
@@ -63,6 +67,9 @@ class TransferEngine:
         compared: what was computed behind a load counts once it is done without an ``error``.
     pin_memory: ``auto`` pins the host pool for a GPU; chunks that the system refuses stay pageable,
         with a warning, and their pages are copied slower. True raises then, False pins none.
+    time_waits: measure how long layers are really waited for (``counters()``). A thread that waits
+        reads a clock twice; on a GPU a wait for layers that have not landed records an event on the
+        waiting stream, and the events behind layers keep the time. False counts none.
     wait_ready: until all of the host pool is. False: see ``HostPool.begin_service``.
     An engine that is dropped without ``close()`` finishes its copies first: they use its pools.
 
@@ -85,6 +92,7 @@ class TransferEngine:
         staging_bytes: int | str = 0,
         link_curve: _core.LinkCurve | None = None,
         verify: str = "off",
+        time_waits: bool = True,
         wait_ready: bool = True,
     ) -> None:
         if device_pool.format != host_pool.format:
@@ -101,6 +109,7 @@ class TransferEngine:
                 "staging_bytes": staging_bytes,
                 "link_curve": link_curve,
                 "verify": verify,
+                "time_waits": time_waits,
             },
             "TransferEngine",
         )
@@ -127,6 +136,7 @@ class TransferEngine:
                 _curve(options["link_curve"], device_pool.device),
                 verify,
                 host_pool.digests,
+                options["time_waits"],
             )
         except RuntimeError as error:
             raise HiCacheError(str(error)) from error
@@ -274,10 +284,15 @@ class TransferEngine:
 
     def counters(self) -> dict[str, dict[str, int]]:
         """By direction: copies, pages and bytes moved, pages verified and those of them that were
-        corrupt, runs that copies were merged into, and how many copies took each way of a GPU
-        (``direct``, ``kernel``, ``staged``).
+        corrupt, runs that copies were merged into, how many copies took each way of a GPU
+        (``direct``, ``kernel``, ``staged``), and exposed waits.
+
+        exposed_waits: waits for a layer (``wait_layer``) that had not landed when it was needed, by
+        whoever waited, also for copies that failed; exposed_wait_ns: what they took in all,
+        nanoseconds. Each is counted when it is over: on a GPU once the layer, or the failed copy,
+        is seen to have landed. ``wait`` for the end of a copy is none. 0 without ``time_waits``.
         """
-        return {direction: dict(totals.counts) for direction, totals in self.totals().items()}
+        return {direction: totals.counts for direction, totals in self.totals().items()}
 
     def copy_seconds(self, direction: str) -> Histogram:
         """How long the copies of that direction took that have ended, in seconds: from the start of
@@ -288,7 +303,9 @@ class TransferEngine:
 
     def totals(self) -> dict[str, CopyTotals]:
         """``counters()`` and ``copy_seconds()`` of each direction, of one moment."""
-        return dict(self._totals) if self._native is None else _totals(self._open())
+        if self._native is None:
+            return {direction: totals.copy() for direction, totals in self._totals.items()}
+        return _totals(self._open())
 
     def check(self) -> None:
         """Raise ``InvariantError`` if the engine's books don't balance."""

@@ -39,3 +39,22 @@ def test_page_index(tmp_path: Path) -> None:
     assert lru["verified"] and lru["lookup_us"] > 0 and lru["store_evicting_us"] > 0
     refused = subprocess.run([*script, "--pages", "1500"], capture_output=True, text=True)
     assert refused.returncode == 2 and "multiples of 1000" in refused.stderr
+
+
+def test_wait_cost(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    script = [sys.executable, str(ROOT / "bench" / "wait_cost.py"), "--device", "cpu"]
+    options = ["--layers", "3", "--pages", "4", "9", "--rounds", "3", "--json", str(out)]
+    subprocess.run([*script, *options], check=True, capture_output=True)
+    cases = json.loads(out.read_text())["cases"]
+    assert [case["id"] for case in cases] == [
+        f"wait_cost/{layout}/auto/pages{pages}"
+        for layout in ("page_first", "layer_first")
+        for pages in (4, 9)
+    ]
+    for case in cases:
+        assert case["on"]["verified"] and case["off"]["verified"]
+        assert case["off"]["exposed_waits"] == case["off"]["exposed_seconds"] == 0
+        assert case["on"]["share_of_peak"] > 0 and case["on"]["wait_layers_us"] > 0
+    refused = subprocess.run([*script, "--pages", "0"], capture_output=True, text=True)
+    assert refused.returncode == 2 and "1 or more" in refused.stderr

@@ -23,10 +23,12 @@ def test_what_is_given_is_kept() -> None:
         "host_pages": 70, "layout": "layer_first", "io_backend": "direct", "spare": 0.02,
         "eviction_policy": "slru", "write_policy": "write_through", "pin_memory": False,
         "workers": 2, "staging_bytes": "64MiB", "verify": "sample", "local_ranks": 4,
-        "memory_limit": "1TiB",
+        "memory_limit": "1TiB", "time_waits": False,
     }  # fmt: skip
     options = read_options(given, ENGINE)
-    assert options.engine == {"workers": 2, "staging_bytes": 64 << 20, "verify": "sample"}
+    assert options.engine == {
+        "workers": 2, "staging_bytes": 64 << 20, "verify": "sample", "time_waits": False,
+    }  # fmt: skip
     assert options.memory == {"local_ranks": 4, "memory_limit": "1TiB"}
     assert {name: getattr(options, name) for name in given if hasattr(options, name)} == {
         name: value for name, value in given.items() if name not in options.engine | options.memory

@@ -275,7 +275,8 @@ class RankWork:
         notes = self.notes
         notes.failed_loads, notes.failed_saves = stats.failed_loads, stats.failed_saves
         notes.loaded_tokens = stats.load_back_tokens
-        own = "_runs", "_per_run", "h2d", "d2h"  # each rank copies in its own time
+        times = "h2d", "d2h", "exposed_waits", "exposed_wait_seconds"
+        own = "_runs", "_per_run", *times  # each rank copies in its own time
         notes.stats = {k: v for k, v in asdict(stats).items() if not k.endswith(own)}
         tiers = stats.device, stats.host
         notes.left = [tier.locked_pages + tier.owned_pages for tier in tiers]

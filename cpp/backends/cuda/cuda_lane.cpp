@@ -82,8 +82,9 @@ void CudaLane::submit(std::shared_ptr<CopyJob> job) {
     std::shared_ptr<LayerGate> gate;
     std::optional<std::string> error;
     try {
-        gate = std::make_shared<LayerGate>(shared_.events, shared_.waiters, holds_,
-                                           static_cast<int>(job->order().layers.size()));
+        gate = std::make_shared<LayerGate>(
+            shared_.events, shared_.setup.options.time_waits ? shared_.timed : nullptr,
+            shared_.waiters, holds_, static_cast<int>(job->order().layers.size()));
         job->set_gate(gate);
     } catch (const std::exception& failure) {  // the copy has a number: it ends in its turn
         error = failure.what();
@@ -246,7 +247,11 @@ void CudaLane::finish_copies() {
         Queued copy = queued_.front();
         lock.unlock();
         wait_landed(copy);
-        if (copy.gate) copy.gate->open();
+        if (copy.gate) {
+            const SteadyTime ended = std::chrono::steady_clock::now();
+            copy.gate->open();
+            count_waits(copy.gate->waits().end(), ended);
+        }
         copy.held.reset();
         copy.digests.reset();
         lock.lock();
@@ -264,6 +269,7 @@ void CudaLane::wait_landed(Queued& copy) {
             for (int position = 0; position < layers;) {
                 const int next = copy.gate->wait_landed(position, copy.job->due());
                 if (!order.fails) copy.job->layers_landed(position, next);
+                count_waits(copy.gate->waits().take(position, next), {});
                 position = next;
             }
             if (copy.digests) {
@@ -275,6 +281,22 @@ void CudaLane::wait_landed(Queued& copy) {
         if (!copy.error) copy.error = failure.what();
     }
     if (copy.error && order.digests) order.digests->fail(order.plan);
+}
+
+void CudaLane::count_waits(const std::vector<StreamWaits::Wait>& waits, SteadyTime ended) {
+    std::vector<uintptr_t> released;  // streams that were let go at the end, from their first wait
+    for (const StreamWaits::Wait& wait : waits) {
+        std::optional<std::chrono::nanoseconds> waited;
+        if (wait.landed) {
+            waited = time_between(wait.arrival, *wait.landed);
+        } else if (std::ranges::find(released, wait.stream) == released.end()) {
+            released.push_back(wait.stream);
+            if (const auto arrived = shared_.clock.time_of(wait.arrival)) waited = ended - *arrived;
+        }
+        if (!waited || waited->count() <= 0)
+            continue;  // the stream came later, or is not there yet
+        shared_.setup.counters[index(direction_)]->waited(*waited);
+    }
 }
 
 void CudaLane::end(Queued& copy) {

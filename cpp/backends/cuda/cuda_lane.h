@@ -19,8 +19,10 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "backends/cuda/copy_way.h"
+#include "backends/cuda/device_clock.h"
 #include "backends/cuda/digest_queue.h"
 #include "backends/cuda/pinned_pool.h"
 #include "transfer/backend.h"
@@ -35,12 +37,16 @@ struct LaneShared {
           setup(std::move(backend_setup)),
           pool(device, setup.host, setup.options),
           events(std::make_shared<EventPool>(device)),
+          timed(std::make_shared<EventPool>(device, true)),
+          clock(timed),
           waiters(std::make_shared<FlagWaiters>()) {}
 
     const int device;
     const BackendSetup setup;
     PinnedPool pool;
     const std::shared_ptr<EventPool> events;
+    const std::shared_ptr<EventPool> timed;
+    DeviceClock clock;
     const std::shared_ptr<FlagWaiters> waiters;
     std::mutex mutex;                                  // guards the queues of both lanes
     std::array<std::condition_variable, 2> may_queue;  // by direction: for the thread that queues
@@ -111,6 +117,9 @@ class CudaLane {
     [[nodiscard]] CopyWay& take(Way way, bool pinned);
     void finish_copies();
     void wait_landed(Queued& copy);
+    // Counts what streams waited for layers. ended: when the copy ended, for layers that were never
+    // queued.
+    void count_waits(const std::vector<StreamWaits::Wait>& waits, SteadyTime ended);
     void end(Queued& copy);
 
     LaneShared& shared_;

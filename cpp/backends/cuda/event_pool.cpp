@@ -60,7 +60,7 @@ PooledEvent EventPool::record(cudaStream_t stream) {
         }
     }
     if (event == nullptr) {
-        require(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+        require(cudaEventCreateWithFlags(&event, flags_), "cudaEventCreate");
     }
     PooledEvent held(shared_from_this(), event);
     require(cudaEventRecord(event, stream), "Recording an event on stream ", stream);

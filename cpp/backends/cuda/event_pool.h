@@ -42,7 +42,9 @@ class PooledEvent {
 
 class EventPool : public std::enable_shared_from_this<EventPool> {
   public:
-    explicit EventPool(int device) : device_(device) {}
+    // with_times: its events keep when they completed; that may take the streams longer.
+    explicit EventPool(int device, bool with_times = false)
+        : device_(device), flags_(with_times ? cudaEventDefault : cudaEventDisableTiming) {}
     ~EventPool();
     EventPool(const EventPool&) = delete;
     EventPool& operator=(const EventPool&) = delete;
@@ -58,6 +60,7 @@ class EventPool : public std::enable_shared_from_this<EventPool> {
     void give_back(cudaEvent_t event) noexcept;
 
     const int device_;
+    const unsigned flags_;
     const ProcessMark process_;
     std::mutex mutex_;
     std::vector<cudaEvent_t> idle_;

@@ -8,12 +8,14 @@
 
 namespace hicache::cuda {
 
-LayerGate::LayerGate(std::shared_ptr<EventPool> events, std::shared_ptr<FlagWaiters> waiters,
+LayerGate::LayerGate(std::shared_ptr<EventPool> events, std::shared_ptr<EventPool> timed,
+                     std::shared_ptr<FlagWaiters> waiters,
                      std::shared_ptr<const std::atomic<int>> held, int layers)
     : pool_(std::move(events)),
       waiters_(std::move(waiters)),
       held_(std::move(held)),
       flags_(std::max(layers, 1)),
+      waits_(std::move(timed), layers),
       events_(static_cast<size_t>(layers)),
       awaited_(static_cast<size_t>(layers), false) {}
 
@@ -53,6 +55,7 @@ void LayerGate::open() {
 
 void LayerGate::enqueue_wait(int position, uintptr_t stream) {
     const DeviceScope scope(pool_->device());
+    waits_.arrive(position, stream);  // without the lock, see there
     cudaEvent_t event = nullptr;
     {
         std::unique_lock lock(mutex_);
@@ -73,24 +76,29 @@ void LayerGate::enqueue_wait(int position, uintptr_t stream) {
 }
 
 void LayerGate::layers_queued(int first, int last, cudaStream_t stream) {
+    // Whoever waits for a flag goes on once it is written: the layers have landed before that.
+    const auto& timed = waits_.events();
+    auto event = std::make_shared<PooledEvent>((timed ? timed : pool_)->record(stream));
+    if (timed) waits_.queued(first, last, event);
     std::vector<bool> written(static_cast<size_t>(last - first), false);
-    for (bool complete = false; !complete;) {
-        // Behind the writes of flags, so that the slot has no write outstanding once it is done.
-        const auto event = std::make_shared<PooledEvent>(pool_->record(stream));
+    for (;;) {
         std::vector<int> awaited;
         {
             std::lock_guard lock(mutex_);
             for (int position = first; position < last; ++position) {
                 if (awaited_[position] && !written[position - first]) awaited.push_back(position);
             }
-            complete = awaited.empty();
-            for (int position = first; complete && position < last; ++position)
-                events_[position] = event;  // whoever comes from now on takes the event
+            if (awaited.empty()) {  // whoever comes from now on takes the event
+                std::fill(events_.begin() + first, events_.begin() + last, event);
+                break;
+            }
         }
         for (const int position : awaited) {
             queue_write(stream, flags_.address(position), flags_.value());
             written[position - first] = true;
         }
+        // Behind the writes of flags, so that the slot has no write outstanding once it is done.
+        event = std::make_shared<PooledEvent>(pool_->record(stream));
     }
     changed_.notify_all();
     if (on_queued_) on_queued_(first, last, stream);

@@ -24,6 +24,7 @@
 #include "backends/cuda/event_pool.h"
 #include "backends/cuda/flag_slots.h"
 #include "backends/cuda/flag_waiters.h"
+#include "backends/cuda/stream_waits.h"
 #include "transfer/due_time.h"
 #include "transfer/stream_gate.h"
 
@@ -33,10 +34,11 @@ class LayerGate : public StreamGate {
   public:
     static constexpr std::chrono::microseconds kPatience{5000};
 
-    // held: above 0 while copies of the direction are kept from starting.
-    // Requires: the pool's device is current.
-    LayerGate(std::shared_ptr<EventPool> events, std::shared_ptr<FlagWaiters> waiters,
-              std::shared_ptr<const std::atomic<int>> held, int layers);
+    // timed: events with times, for waits to be measured; nullptr: they are not. held: above 0
+    // while copies of the direction are kept from starting. Requires: the pool's device is current.
+    LayerGate(std::shared_ptr<EventPool> events, std::shared_ptr<EventPool> timed,
+              std::shared_ptr<FlagWaiters> waiters, std::shared_ptr<const std::atomic<int>> held,
+              int layers);
     ~LayerGate() override;
 
     void check_stream(uintptr_t stream) const override;
@@ -54,6 +56,7 @@ class LayerGate : public StreamGate {
     int wait_landed(int position, const DueTime& due) const;
     // The copy has ended: releases whoever still waits.
     void open();
+    [[nodiscard]] StreamWaits& waits() { return waits_; }
 
   private:
     // The event behind the layer, waiting for it within the patience that is left; or nullptr.
@@ -64,6 +67,7 @@ class LayerGate : public StreamGate {
     const std::shared_ptr<const std::atomic<int>> held_;
     const ProcessMark process_;
     FlagSlot flags_;
+    StreamWaits waits_;
     OnQueued on_queued_;  // for the thread that queues
     mutable std::mutex mutex_;
     std::condition_variable changed_;

@@ -28,11 +28,11 @@ bool registered(const void* address) {
 }
 
 // Kept to the end of the process: a stream may look at a mark when its event is gone.
-cudaEvent_t new_event() {
+cudaEvent_t new_event(bool timed) {
     static auto* const mutex = new std::mutex;
     static auto* const events = new std::list<CUevent_st>;
     std::lock_guard lock(*mutex);
-    return &events->emplace_back();
+    return &events->emplace_back(timed);
 }
 
 // Of a copy whose host side is not registered the caller sees the end.
@@ -63,7 +63,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
     return with_error(stream->idle() ? cudaSuccess : cudaErrorNotReady);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    Mark* const mark = new_event()->mark();
+    Mark* const mark = new_event(false)->mark();
     stream->queue([mark] { mark->reach(); });
     mark->wait();
     return cudaSuccess;
@@ -77,11 +77,11 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* /*mode*/)
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
-    *event = new_event();
-    return cudaSuccess;
+    return cudaEventCreateWithFlags(event, cudaEventDefault);
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
-    return cudaEventCreate(event);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+    *event = new_event((flags & cudaEventDisableTiming) == 0);
+    return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t /*event*/) {
     return cudaSuccess;
@@ -101,8 +101,15 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-    const std::chrono::duration<float, std::milli> taken =
-        end->latest()->when - begin->latest()->when;
+    const Mark* const from = begin->latest();
+    const Mark* const to = end->latest();
+    if (from == nullptr || to == nullptr) return with_error(cudaErrorInvalidResourceHandle);
+    if (!begin->timed() || !end->timed()) return with_error(cudaErrorInvalidResourceHandle);
+    if (!from->reached.load(std::memory_order_acquire) ||
+        !to->reached.load(std::memory_order_acquire)) {
+        return with_error(cudaErrorNotReady);
+    }
+    const std::chrono::duration<float, std::milli> taken = to->when - from->when;
     *milliseconds = taken.count();
     return cudaSuccess;
 }

@@ -64,12 +64,16 @@ struct CUstream_st {
 
 struct CUevent_st {
   public:
+    explicit CUevent_st(bool timed) : timed_(timed) {}
+
+    [[nodiscard]] bool timed() const { return timed_; }
     // The event stands for a new mark from now on.
     hicache::testing_support::Mark* mark();
     // nullptr before the first recording.
     [[nodiscard]] hicache::testing_support::Mark* latest();
 
   private:
+    const bool timed_;
     std::mutex mutex_;
     std::deque<hicache::testing_support::Mark> marks_;  // all kept: streams still look at old ones
 };

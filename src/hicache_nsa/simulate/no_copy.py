@@ -106,17 +106,9 @@ class NoCopyEngine(TransferEngine):
         self._holds = dict.fromkeys(DIRECTIONS, 0)
         self.verify = "off"
         ways = ("direct", "kernel", "staged")
-        names = (
-            "submitted",
-            "copies",
-            "failed",
-            "pages",
-            "bytes",
-            "verified",
-            "corrupt",
-            "runs",
-            *ways,
-        )
+        waits = ("exposed_waits", "exposed_wait_ns")
+        copied = ("pages", "bytes", "verified", "corrupt", "runs")
+        names = ("submitted", "copies", "failed", *copied, *ways, *waits)
         self._totals = {
             direction: CopyTotals(dict.fromkeys(names, 0), Histogram(copy_seconds_bounds()))
             for direction in DIRECTIONS

@@ -36,6 +36,7 @@ def test_defaults_and_sizes() -> None:
         "staging_bytes": "16MiB",
         "pin_chunk_bytes": 1 << 30,
         "verify": "all",
+        "time_waits": False,
     }
     memory = {
         "prefault": False,
@@ -59,6 +60,7 @@ def test_defaults_and_sizes() -> None:
         "staging_bytes": 16 << 20,
         "pin_chunk_bytes": 1 << 30,
         "verify": "all",
+        "time_waits": False,
     }
 
 

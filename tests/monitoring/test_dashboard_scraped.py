@@ -45,8 +45,8 @@ INTERVAL = "1s"
 class Scraped:
     """instance: the demo's address. at: Unix time of a scrape that saw all. result: its JSON.
 
-    Expressions are evaluated for that moment: a later scrape may be late on a busy machine, and what
-    it should have brought counts as gone from then on.
+    Expressions are evaluated for that moment: a later scrape may fail on a busy machine, and
+    all series count as gone from then on.
     """
 
     server: Server

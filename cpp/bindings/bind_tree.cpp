@@ -5,12 +5,14 @@
 // Nothing here takes part in Python's cyclic garbage collection: a table's references to its nodes
 // are invisible to it, so that it never walks a large tree. The tree itself cuts the cycles between
 // parents and children.
+#include <cstring>
 #include <utility>
 
 #include "bindings/bindings.h"
 #include "core/child_map.h"
 #include "core/errors.h"
 #include "core/packed_tokens.h"
+#include "core/page_keys.h"
 #include "core/token_span.h"
 
 namespace hicache::bindings {
@@ -192,6 +194,30 @@ TokenSpan unpack(const nb::bytes& bytes, int64_t tokens) {
     return {values, std::move(buffer)};
 }
 
+// Keys that Python keeps: 8 bytes each, as they lie in memory.
+uint64_t last_key(const nb::bytes& keys) {
+    uint64_t key = 0;
+    if (keys.size() < sizeof(key)) bad_argument("There is no key in ", keys.size(), " bytes.");
+    std::memcpy(&key, static_cast<const char*>(keys.data()) + keys.size() - sizeof(key),
+                sizeof(key));
+    return key;
+}
+
+nb::bytes namespace_key_of(const nb::bytes& name) {
+    const uint64_t key = namespace_key(bytes_of(name));
+    return nb::bytes(&key, sizeof(key));
+}
+
+template <typename Tokens>
+nb::bytes keys_of(const Tokens& tokens, int64_t page_size, const nb::bytes& above) {
+    if (page_size < 1) bad_argument("page_size=", page_size, " must be 1 or more.");
+    const auto count = static_cast<size_t>(static_cast<int64_t>(tokens.size()) / page_size);
+    auto [bytes, data] = new_bytes(count * sizeof(uint64_t));
+    const std::span<uint64_t> out(reinterpret_cast<uint64_t*>(data), count);  // 16-byte aligned
+    page_keys(tokens, page_size, last_key(above), out);
+    return bytes;
+}
+
 void untrack(nb::handle object) {
     if (PyObject_GC_IsTracked(object.ptr()) != 0) PyObject_GC_UnTrack(object.ptr());
 }
@@ -225,6 +251,23 @@ void bind_tree(nb::module_& m) {
           "The tokens as bytes: 4 a token where all fit into int32, else 8.");
     m.def("unpack_tokens", &unpack, "packed"_a, "tokens"_a,
           "The run of so many tokens that pack_tokens packed.");
+    m.def("namespace_key", &namespace_key_of, "namespace"_a,
+          "Where the chain of page keys of a namespace starts: 8 bytes.");
+    m.def(
+        "page_keys",
+        [](const TokenSpan& tokens, int64_t page_size, const nb::bytes& above) {
+            return keys_of(tokens.tokens(), page_size, above);
+        },
+        "tokens"_a, "page_size"_a, "above"_a,
+        "Page keys of the whole pages, 8 bytes each; above: page keys, the last one of which is "
+        "that of the page before, or a namespace_key.");
+    m.def(
+        "packed_page_keys",
+        [](const nb::bytes& packed, int64_t tokens, int64_t page_size, const nb::bytes& above) {
+            return keys_of(PackedTokens(bytes_of(packed), tokens), page_size, above);
+        },
+        "packed"_a, "tokens"_a, "page_size"_a, "above"_a,
+        "The same of so many tokens that pack_tokens packed.");
     m.def(
         "untrack", &untrack, "object"_a,
         "Hides an object from the cyclic garbage collector, which then neither walks it nor frees "

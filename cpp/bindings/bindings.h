@@ -62,6 +62,7 @@ void bind_formats(nb::module_& module);
 void bind_memory(nb::module_& module);
 void bind_host_file(nb::module_& module);
 void bind_allocator(nb::module_& module);
+void bind_page_history(nb::module_& module);
 void bind_page_index(nb::module_& module);
 void bind_tokens(nb::module_& module);
 void bind_streams(nb::module_& module);

@@ -53,6 +53,7 @@ NB_MODULE(_core, m) {
     bind_memory(m);
     bind_host_file(m);
     bind_allocator(m);
+    bind_page_history(m);
     bind_page_index(m);
     bind_tokens(m);
     bind_streams(m);

@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
+#include <type_traits>
 
 namespace hicache {
 
@@ -22,6 +24,14 @@ class PackedTokens {
 
     [[nodiscard]] int64_t size() const { return size_; }
     [[nodiscard]] int64_t width() const { return narrow_ ? 4 : 8; }
+
+    // Token i of a run of that width. Requires: kWidth == width(), 0 <= i < size().
+    template <int kWidth>
+    [[nodiscard]] int64_t at(int64_t i) const {
+        std::conditional_t<kWidth == 4, int32_t, int64_t> token;
+        std::memcpy(&token, data_ + i * kWidth, sizeof(token));
+        return token;
+    }
 
     void unpack(int64_t* out) const;
 

@@ -299,6 +299,61 @@ class PageAllocator:
     def check(self) -> None:
         """RuntimeError with both sides of an equation that does not hold."""
 
+class PageHistory:
+    """
+    What became of pages, by page key: bounded. Keys are packed, 8 bytes each.
+    """
+
+    def __init__(self, capacity: int) -> None: ...
+
+    @property
+    def capacity(self) -> int:
+        """Pages that it can know."""
+
+    @property
+    def cached(self) -> int:
+        """Pages that are in a tier, as far as noted."""
+
+    def __len__(self) -> int:
+        """Pages that it knows."""
+
+    def enter(self, keys: bytes) -> None:
+        """The pages are in a tier from now on."""
+
+    def evict(self, keys: bytes) -> None:
+        """Eviction took them from their last tier."""
+
+    def lose(self, keys: bytes) -> None:
+        """A flush took them."""
+
+    def fail(self, keys: bytes) -> None:
+        """They were found wrong and taken out."""
+
+    def never_came(self, keys: bytes) -> None:
+        """
+        They would have come, but a copy failed; what is in a tier stays as it is.
+        """
+
+    def save_failed(self, keys: bytes) -> None:
+        """If pages of these go that are in a tier now, a failed save is why."""
+
+    def saved(self, keys: bytes) -> None:
+        """A later save of them went well."""
+
+    def flush(self) -> None:
+        """No page is in a tier any more; O(1)."""
+
+    def losses(self, tokens: TokenSpan, begin: int, page_size: int, above: bytes) -> tuple[int, int, int]:
+        """
+        Whole pages from token `begin` on that are gone, up to the first of which nothing is known: evicted, flushed, failed. above: page keys, the last one that of the page before.
+        """
+
+    def what(self, key: bytes) -> str:
+        """'cached', 'evicted', 'flushed', 'failed' or 'unknown'."""
+
+    def check(self) -> None:
+        """RuntimeError with both sides of an equation that does not hold."""
+
 def eviction_policies() -> str:
     """The names that PageIndex knows, comma-separated."""
 
@@ -594,6 +649,17 @@ def pack_tokens(tokens: TokenSpan) -> bytes:
 
 def unpack_tokens(packed: bytes, tokens: int) -> TokenSpan:
     """The run of so many tokens that pack_tokens packed."""
+
+def namespace_key(namespace: bytes) -> bytes:
+    """Where the chain of page keys of a namespace starts: 8 bytes."""
+
+def page_keys(tokens: TokenSpan, page_size: int, above: bytes) -> bytes:
+    """
+    Page keys of the whole pages, 8 bytes each; above: page keys, the last one of which is that of the page before, or a namespace_key.
+    """
+
+def packed_page_keys(packed: bytes, tokens: int, page_size: int, above: bytes) -> bytes:
+    """The same of so many tokens that pack_tokens packed."""
 
 def untrack(object: object) -> None:
     """

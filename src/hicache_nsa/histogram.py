@@ -15,6 +15,7 @@ class Histogram:
     """
 
     __slots__ = ("bounds", "counts", "total")
+    __hash__ = None  # type: ignore[assignment]  # it grows
 
     def __init__(
         self, bounds: Sequence[float], counts: Sequence[int] | None = None, total: float = 0.0
@@ -26,6 +27,15 @@ class Histogram:
             raise ValueError(f"{len(self.bounds)} bounds make {len(self.bounds) + 1} ranges, got "
                              f"{len(self.counts)} counts")  # fmt: skip
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Histogram):
+            return NotImplemented
+        mine = self.bounds, self.counts, self.total
+        return mine == (other.bounds, other.counts, other.total)
+
+    def __repr__(self) -> str:
+        return f"Histogram(bounds={self.bounds}, counts={self.counts}, total={self.total})"
+
     def add(self, value: float, times: int = 1) -> None:
         """``times`` values of that size were seen."""
         self.counts[bisect_left(self.bounds, value)] += times
@@ -35,17 +45,6 @@ class Histogram:
     def count(self) -> int:
         """How many values were seen."""
         return sum(self.counts)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Histogram):
-            return False
-        mine, theirs = (self.bounds, self.counts), (other.bounds, other.counts)
-        return mine == theirs and self.total == other.total
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"Histogram({self.count} values, {self.total:.6g} in all)"
 
     def copy(self) -> Histogram:
         """What was seen so far."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import Literal
 
 from hicache_nsa.histogram import Histogram
 from hicache_nsa.transfer import CopyTotals
+
+MISS_REASONS = ("cold", "evicted", "flushed", "failed", "partial")
+DROP_REASONS = ("evicted", "flushed", "failed")
 
 
 @dataclass(frozen=True)
@@ -16,7 +20,9 @@ class TierStats:
     owned_pages: device pages held by callers, by loads in flight or by inserts behind them; host
     pages that a save in flight is filling.
     locked_pages: cached pages in use: locked, being saved or being loaded from.
+    in_flight_pages: those of the owned ones that a load or a save in flight is filling.
     pinned_pages: those of the locked ones that pins protect.
+    eviction_age: seconds since their last use, of all pages evicted from this tier.
     free_extents: runs of neighbouring pages that the free pages form. largest_free_extent: pages
     of the longest one. Many short ones: what is allocated next lies scattered.
     total_bytes: of the tier's pool. ready_bytes: of it, ready for use; while the host tier is still
@@ -33,17 +39,27 @@ class TierStats:
     largest_free_extent: int = 0
     total_bytes: int = 0
     ready_bytes: int = 0
+    in_flight_pages: int = 0
+    eviction_age: Histogram = field(default_factory=lambda: Histogram(()))
 
 
 @dataclass
 class Counters:
     """Totals since the cache was made. They never fall, not by a flush or a clear.
 
-    matched_device_tokens: tokens that match_prefix(count=True) found on the device.
+    requested_tokens: of all prompts that match_prefix(count=True) looked up. They are those
+        found (matched_device_tokens and found_host_tokens) and those missed.
+    matched_device_tokens: found on the device. found_host_tokens: found on host behind the device
+        part, being loaded or not, loaded later or not.
     matched_host_tokens: host tokens of matches whose load_back was accepted.
+    missed_cold_tokens: in no tier, and never were as far as is known.
+    missed_evicted_tokens, missed_flushed_tokens, missed_failed_tokens: in no tier any more: evicted
+        from the last one, lost by a flush, lost by a copy that failed (its save; the load before).
+    missed_partial_tokens: behind the last whole page of the prompt.
     load_back_tokens, load_back_bytes: landed on the device. saved_tokens, saved_bytes: on host.
     inserted_tokens: taken in by insert. duplicate_tokens: given to insert, there already.
-    dropped_tokens: left in no tier any more.
+    dropped_tokens: left in no tier any more. dropped_evicted_tokens, dropped_flushed_tokens,
+        dropped_failed_tokens: the same by what took them; their sum is ``dropped_tokens``.
     restored_host_tokens: found on host in a file that an earlier process left.
     damaged_host_pages: pages of that file that were not served, since they did not prove true.
     failed_loads, failed_saves: copies that failed. cancelled_loads: copies whose last user
@@ -52,7 +68,9 @@ class Counters:
     joined_loads: load backs that shared a load in flight. declined_loads: load_back gave None.
     """
 
+    requested_tokens: int = 0
     matched_device_tokens: int = 0
+    found_host_tokens: int = 0
     matched_host_tokens: int = 0
     load_back_tokens: int = 0
     load_back_bytes: int = 0
@@ -62,7 +80,15 @@ class Counters:
     duplicate_tokens: int = 0
     evicted_device_tokens: int = 0
     evicted_host_tokens: int = 0
+    missed_cold_tokens: int = 0
+    missed_evicted_tokens: int = 0
+    missed_flushed_tokens: int = 0
+    missed_failed_tokens: int = 0
+    missed_partial_tokens: int = 0
     dropped_tokens: int = 0
+    dropped_evicted_tokens: int = 0
+    dropped_flushed_tokens: int = 0
+    dropped_failed_tokens: int = 0
     failed_loads: int = 0
     failed_saves: int = 0
     cancelled_loads: int = 0
@@ -71,6 +97,16 @@ class Counters:
     declined_loads: int = 0
     restored_host_tokens: int = 0
     damaged_host_pages: int = 0
+
+    def drop(self, reason: Literal["evicted", "flushed", "failed"], tokens: int) -> None:
+        """``tokens`` are left in no tier."""
+        self.dropped_tokens += tokens
+        if reason == "evicted":
+            self.dropped_evicted_tokens += tokens
+        elif reason == "flushed":
+            self.dropped_flushed_tokens += tokens
+        else:
+            self.dropped_failed_tokens += tokens
 
 
 @dataclass(frozen=True)

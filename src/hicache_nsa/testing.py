@@ -1,15 +1,16 @@
 """Hooks for tests: keep copies in flight, make one fail, make a host pool ready step by step, spoil
-a host page.
+a host page, say what time it is.
 
 They act on the real transfer engine and on real memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from hicache_nsa.cache.use_times import UseTimes
 from hicache_nsa.pools import HostPool
 from hicache_nsa.transfer import TransferEngine
 
@@ -35,6 +36,13 @@ def hold(cache: HiCache | TransferEngine, direction: str) -> Iterator[None]:
 def fail_next(cache: HiCache | TransferEngine, direction: str, after_pages: int = 0) -> None:
     """The next copy submitted in ``direction`` fails after ``after_pages`` whole pages."""
     _engine(cache).fail_next(direction, after_pages)
+
+
+def use_clock(cache: HiCache, clock: Callable[[], float]) -> None:
+    """Ages of evicted pages go by ``clock`` (seconds, never falling); what is cached counts as used
+    now.
+    """
+    cache._state.uses = UseTimes(clock)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from hicache_nsa._core import TokenSpan
 
 PageIds: TypeAlias = npt.NDArray[np.int64]
+PageKeys: TypeAlias = npt.NDArray[np.uint64]
 Tokens: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]] | Any
 ExtraKey: TypeAlias = "str | bytes | int | tuple[ExtraKey, ...] | None"
 
@@ -19,6 +20,8 @@ INT64 = np.dtype(np.int64)
 UINT64 = np.dtype(np.uint64)
 PACKED_PAGE = INT64.itemsize
 """Bytes of a page id in ``pack_pages``."""
+PACKED_KEY = UINT64.itemsize
+"""Bytes of a page key in ``Node.packed_keys``."""
 SHORT_NAMESPACE = 63
 NO_PAGES: PageIds = np.empty(0, dtype=np.int64)
 NO_PAGES.setflags(write=False)

@@ -269,7 +269,7 @@ def paths(draw: st.DrawFn) -> list[Node]:
     nodes, parent, at = [], Root(b""), 0
     for index, length in enumerate(lengths):
         key = pack_tokens(TokenSpan(np.arange(length * PAGE)))
-        node = Node(key, parent, at * PAGE, (at + length) * PAGE)
+        node = Node(key, b"", parent, at * PAGE, (at + length) * PAGE)
         node.value = np.arange(at, at + length)[: max(device - at, 0)]
         node.host_value = 100 + np.arange(at, at + length)[: max(saved - at, 0)]
         if index < flying_nodes and saved >= at + length:

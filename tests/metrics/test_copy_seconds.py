@@ -72,7 +72,7 @@ def test_histograms_are_equal_by_what_they_have_seen() -> None:
     two.add(1.5)
     assert one == two and one.copy() == one and one.counts == [0, 1, 0]
     assert Histogram((1, 3), [0, 1, 0], 1.5) != one
-    assert repr(one) == "Histogram(1 values, 1.5 in all)"
+    assert repr(one) == "Histogram(bounds=(1, 2), counts=[0, 1, 0], total=1.5)"
     with pytest.raises(ValueError, match="2 bounds make 3 ranges, got 2 counts"):
         Histogram((1, 2), [0, 1])
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from contract_fates import BOUNDS, Ages, Fates
 from contract_values import (
     Cached,
     CallerPage,
@@ -21,7 +22,14 @@ from page_tags import PageTags
 from pool_trace import Trace
 
 EXACT_COUNTERS = (
+    "requested_tokens",
     "matched_device_tokens",
+    "found_host_tokens",
+    "missed_cold_tokens",
+    "missed_evicted_tokens",
+    "missed_flushed_tokens",
+    "missed_failed_tokens",
+    "missed_partial_tokens",
     "matched_host_tokens",
     "load_back_tokens",
     "load_back_bytes",
@@ -32,6 +40,9 @@ EXACT_COUNTERS = (
     "evicted_device_tokens",
     "evicted_host_tokens",
     "dropped_tokens",
+    "dropped_evicted_tokens",
+    "dropped_flushed_tokens",
+    "dropped_failed_tokens",
     "failed_loads",
     "failed_saves",
     "refused_save_tokens",
@@ -50,6 +61,7 @@ class Books:
         size: int,
         page_bytes: int,
         device_pages: int,
+        reserved: int,
         host_pages: int,
         spare: float,
         threshold: int,
@@ -57,6 +69,7 @@ class Books:
         write_policy: str,
         write_threshold: int,
         leaving: Callable[[], set[int]],
+        now: Callable[[], float],
         trace: Trace,
         tags: PageTags,
     ) -> None:
@@ -81,6 +94,9 @@ class Books:
         self.epoch = 0
         self.version = 0
         self.counters: Counter[str] = Counter()
+        self.now = now
+        self.fates = Fates(device_pages + reserved, host_pages)
+        self.ages = {"device": Ages(), "host": Ages()}
 
     @property
     def device_free(self) -> int:
@@ -157,14 +173,25 @@ class Books:
             require(entry.locks == 0, f"evicted {tier} page {page} is locked: {prefix}")
             setattr(entry, tier, None)
             self.counters[f"evicted_{tier}_tokens"] += self.size
+            self.ages[tier].add(self.now() - entry.used)
             if entry.device is None and entry.host is None:
-                self._forget(prefix)
+                self.fates.left(prefix, "evicted")
+                self._forget(prefix, "evicted")
         if pages:
             self._require_unbroken(tier)
 
-    def _forget(self, prefix: Prefix) -> None:
+    def _forget(self, prefix: Prefix, reason: str) -> None:
         del self.cached[prefix]
-        self.counters["dropped_tokens"] += self.size
+        self._dropped(reason, 1)
+
+    def _dropped(self, reason: str, pages: int) -> None:
+        self.counters["dropped_tokens"] += pages * self.size
+        self.counters[f"dropped_{reason}_tokens"] += pages * self.size
+
+    def _used(self, prefix: Prefix) -> None:
+        """What is cached of it counts as used now."""
+        for part in self.there(prefix):
+            self.cached[part].used = self.now()
 
     def _require_unbroken(self, tier: str) -> None:
         """No gap: a page is there only if all pages before it are. So only tails were evicted."""
@@ -197,15 +224,21 @@ class Books:
         require_equal("copies in flight", in_flight, (loads, len(self.copies) - loads))
         cached = sum(isinstance(owner, tuple) for owner in self.device_owner.values())
         owned = len(self.device_owner) - cached
-        self._verify_tier("device", stats.device, self.device_free, owned)
+        flying = [len(copy.prefixes) for copy in self.copies if isinstance(copy, Load)]
+        self._verify_tier("device", stats.device, self.device_free, owned, sum(flying))
         cached = sum(isinstance(owner, tuple) for owner in self.host_owner.values())
         owned = len(self.host_owner) - cached
-        self._verify_tier("host", stats.host, self.host_free, owned)
+        self._verify_tier("host", stats.host, self.host_free, owned, owned)
         for tier in ("device", "host"):
             self._require_unbroken(tier)
 
-    def _verify_tier(self, name: str, tier: Any, free: int, owned: int) -> None:
+    def _verify_tier(self, name: str, tier: Any, free: int, owned: int, flying: int) -> None:
         seen = (tier.free_pages, tier.evictable_pages, tier.owned_pages)
         require_equal(f"{name}: free, evictable, owned", seen, (free, self.evictable(name), owned))
+        require_equal(f"{name}: pages in flight", tier.in_flight_pages, flying)
+        ages = self.ages[name]
+        seen_ages = (tuple(tier.eviction_age.bounds), tier.eviction_age.counts)
+        require_equal(f"{name}: ages of evicted pages", seen_ages, (BOUNDS, ages.counts))
+        require_equal(f"{name}: sum of ages", tier.eviction_age.total, ages.total)
         parts = sum(seen) + tier.locked_pages
         require_equal(f"{name}: pages by state and in total", parts, tier.total_pages)

@@ -72,6 +72,7 @@ class Inserts(Room):
         self.counters["duplicate_tokens"] += total - inserted
         for index in taken:
             self._adopt(prefixes[index], given[index])
+        self._used(prefix)
         self._save_path(prefix)
         freed = list(duplicates)
         for page in duplicates:
@@ -88,6 +89,8 @@ class Inserts(Room):
     def _adopt(self, prefix: Prefix, page: int) -> None:
         self.tags.require_device([page], [tag_of(prefix, self.version)])
         self.device_owner[page] = prefix
+        if prefix not in self.cached:
+            self.fates.entered(prefix)
         entry = self.cached.setdefault(prefix, Cached())
         require(entry.device is None, "a second device page for", prefix)
         entry.device = page
@@ -142,7 +145,9 @@ class Inserts(Room):
 
     def _drop_deferred(self, deferred: Deferred) -> list[int]:
         deferred.settled = True
-        self.counters["dropped_tokens"] += len(deferred.own) * self.size
+        self._dropped("failed", len(deferred.own))
+        for part in deferred.own:
+            self.fates.never_came(part)
         deferred.kept = list(deferred.own.values())
         return [] if deferred.handles else self._give_up(deferred)
 
@@ -158,6 +163,7 @@ class Inserts(Room):
         for part, page in deferred.own.items():
             if part not in there:
                 self._adopt(part, page)
+        self._used(deferred.prefix)
         self._save_path(deferred.prefix)
         for lock in deferred.handles:
             self._lock(deferred.prefix)

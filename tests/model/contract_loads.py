@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from contract_inserts import Inserts
-from contract_values import H2D, Load, Loading, Lock, Match, Prefix, require, require_equal
+from contract_values import H2D, Load, Loading, Lock, Match, Prefix, chain, require, require_equal
 from page_tags import tag_of
 
 
 class Loads(Inserts):
     """match, lock, load_back and release."""
 
-    def match(self, prefix: Prefix, count: bool, result: Any) -> Match:
+    def match(self, prefix: Prefix, count: bool, result: Any, rest: int = 0) -> Match:
+        """rest: tokens behind the last page of ``prefix``."""
         if count:
             for part in self.there(prefix):
                 self.cached[part].hits += 1
+            self._used(prefix)
             if self.write_policy == "write_through_selective":
                 self._save_path(prefix)
         prefixes = self.there(prefix)
@@ -34,8 +36,22 @@ class Loads(Inserts):
         self.tags.require_host(host, tags[len(device) :])
         if count:
             self.counters["matched_device_tokens"] += len(device) * size
+            self.counters["found_host_tokens"] += len(host) * size
+            self._count_missed(prefix, len(prefixes), rest)
         entries = [self.cached[part] for part in prefixes]
         return Match(prefixes, entries, device, len(host), self.epoch)
+
+    def _count_missed(self, prefix: Prefix, found: int, rest: int) -> None:
+        """Each page by what became of it, from the first one on of which nothing is known cold."""
+        missed = chain(prefix)[found:]
+        self.counters["requested_tokens"] += (found + len(missed)) * self.size + rest
+        self.counters["missed_partial_tokens"] += rest
+        known = True
+        for part in missed:
+            fate = self.fates.of(part)
+            require(fate != "cached", part, "is cached and was not found")
+            known = known and fate != "unknown"
+            self.counters[f"missed_{fate if known else 'cold'}_tokens"] += self.size
 
     def _still_there(self, match: Match) -> int:
         """How many pages of the match never left the cache since."""

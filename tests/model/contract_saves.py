@@ -56,6 +56,9 @@ class Saves(Books):
 
     def _ack_save(self, save: Save) -> list[int]:
         kept = self._kept(save)
+        for index, part in enumerate(save.prefixes):
+            if save.copy.fails or index < kept:
+                self.fates.save_ended(part, save.copy.fails)
         pages = save.copy.host_pages
         for part, page in zip(save.prefixes[:kept], pages[:kept], strict=True):
             self.cached[part].host = page

@@ -28,12 +28,15 @@ def require_equal(what: str, cache: object, model: object) -> None:
 
 @dataclass(eq=False)
 class Cached:
-    """One page of one prefix. device, host: its page ids. locks: users of it or of one below."""
+    """One page of one prefix. device, host: its page ids. locks: users of it or of one below.
+    used: seconds, of its last use.
+    """
 
     device: int | None = None
     host: int | None = None
     locks: int = 0
     hits: int = 1
+    used: float = 0.0
     saving: Save | None = None
     loading: Load | None = None
 

@@ -80,7 +80,8 @@ class ReferenceCache(Loads):
         seen = (report.kept_host_tokens, report.dropped_tokens, report.owned_pages)
         require_equal("reset: report", seen, (kept, len(lost) * self.size, owned))
         for prefix in lost:
-            self._forget(prefix)
+            self.fates.left(prefix, "flushed")
+            self._forget(prefix, "flushed")
         for entry in self.cached.values():
             entry.device = None
             entry.locks = 0
@@ -105,8 +106,9 @@ class ReferenceCache(Loads):
         self.version += 1
 
     def _forget_all(self) -> None:
+        self.fates.all_left()
         for prefix in list(self.cached):
-            self._forget(prefix)
+            self._forget(prefix, "flushed")
         self.host_owner.clear()
 
     def _not_callers(self) -> list[int]:

@@ -45,11 +45,14 @@ class World:
         self.tags = PageTags(c.device_pages, c.host_pages)
         self.cache = hc.HiCache(FORMAT, device_buffers=self.tags.buffers, **c.options())
         self.tags.watch_host(self.cache.host_pool)
+        self.now = 0.0
+        testing.use_clock(self.cache, lambda: self.now)
         self.trace = Trace(self.cache, self.tags)
         self.model = ReferenceCache(
             size=PAGE,
             page_bytes=FORMAT.page_bytes,
             device_pages=c.device_pages - len(c.reserved),
+            reserved=len(c.reserved),
             host_pages=c.host_pages,
             spare=c.spare,
             threshold=c.load_back_pages,
@@ -57,6 +60,7 @@ class World:
             write_policy=c.write_policy,
             write_threshold=c.write_threshold,
             leaving=self.leaving_pages,
+            now=lambda: self.now,
             trace=self.trace,
             tags=self.tags,
         )
@@ -93,7 +97,7 @@ class World:
         result = self.cache.match_prefix(
             tokens_of(prefix, rest), extra_key=NAMESPACES[prefix[0]], count=count
         )
-        mine = self.model.match(prefix, count, result)
+        mine = self.model.match(prefix, count, result, rest)
         self.settle()
         return result, mine
 

@@ -78,14 +78,16 @@ def test_locked_nodes_stay() -> None:
     assert sorted(tree.evict(tree.device, 9).pages.tolist()) == [0, 1, 2]
 
 
-def test_dropped_tokens_are_those_in_no_tier() -> None:
+def test_dropped_pages_are_those_in_no_tier() -> None:
     tree = RadixTree(P)
     add(tree, range(16), [0, 1, 2, 3], host=[8, 9])
+    (node,) = tree.nodes()
+    keys = node.packed_keys
     out = tree.evict(tree.device, 3)
-    assert (out.pages.tolist(), out.dropped_tokens) == ([1, 2, 3], 8)
+    assert (out.pages.tolist(), out.dropped_keys) == ([1, 2, 3], keys[16:])
     tree.check()
     out = tree.evict(tree.host, 5)
-    assert (sorted(out.pages.tolist()), out.dropped_tokens) == ([8, 9], 4)
+    assert (sorted(out.pages.tolist()), out.dropped_keys) == ([8, 9], keys[8:16])
     tree.check()
     assert tree.find(TokenSpan(np.arange(16)))[1] == 4
 

@@ -22,7 +22,7 @@ def span(*tokens: int) -> TokenSpan:
 
 
 def node_of(*tokens: int, start: int = 0) -> Node:
-    return Node(pack_tokens(span(*tokens)), None, start, start + len(tokens))
+    return Node(pack_tokens(span(*tokens)), b"", None, start, start + len(tokens))
 
 
 @pytest.mark.parametrize(

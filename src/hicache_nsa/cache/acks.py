@@ -13,6 +13,7 @@ from hicache_nsa.cache.corrupt import drop_corrupt, free_condemned
 from hicache_nsa.cache.deferred import drop_deferred
 from hicache_nsa.cache.demoting import settle_leaving
 from hicache_nsa.cache.inserting import insert_deferred
+from hicache_nsa.cache.losses import note_failed_save, note_saved
 from hicache_nsa.cache.retired import end_load, end_save
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.cache.warm_restart import publish
@@ -66,6 +67,8 @@ def finish_save(state: CacheState, save: Save) -> None:
         return
     tree = save.tree
     failed = save.error is not None
+    if failed:
+        note_failed_save(state, save)
     published = 0
     for node in save.nodes():
         if node.save is save:
@@ -78,6 +81,7 @@ def finish_save(state: CacheState, save: Save) -> None:
             pages = save.host_pages[save.slice(have, stop)]
             tree.set_host(node, np.concatenate([node.host_pages, pages]))
             publish(state, node, len(pages))
+            note_saved(state, node, len(pages))
             published += len(pages)
     state.host.free(save.host_pages[published:])
     state.filling -= len(save.host_pages)

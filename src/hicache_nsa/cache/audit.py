@@ -15,9 +15,10 @@ from hicache_nsa.cache.retired import (
     void_loading_pages,
 )
 from hicache_nsa.cache.state import CacheState
-from hicache_nsa.errors import require, require_equal
+from hicache_nsa.errors import native_check, require, require_equal
+from hicache_nsa.histogram import Histogram
 from hicache_nsa.pools import Pool
-from hicache_nsa.stats import CacheStats, TierStats, snapshot
+from hicache_nsa.stats import DROP_REASONS, MISS_REASONS, CacheStats, TierStats, snapshot
 from hicache_nsa.tokens import PageIds, concat_pages
 from hicache_nsa.tree import Node, Tier
 
@@ -27,33 +28,46 @@ def device_stats(state: CacheState) -> TierStats:
     owned = state.ledger.callers + state.ledger.pending + void_loading_pages(state)
     idle, read = idle_device_pages(state), read_device_pages(state)
     nbytes = state.ledger.pool.num_pages * state.format.page_bytes
-    return _tier_stats(state.ledger.pool, state.tree.device, owned, idle, read, (nbytes, nbytes))
+    loading = sum([len(load.device_pages) for load in state.loads])
+    return _tier_stats(
+        state.ledger.pool, state.tree.device, (owned, loading), (idle, read), (nbytes, nbytes),
+        state.device_ages,
+    )  # fmt: skip
 
 
 def host_stats(state: CacheState) -> TierStats:
     """Host pages by state."""
     idle, read = idle_host_pages(state), read_host_pages(state) + state.condemned
     nbytes = state.host.nbytes, state.host.ready_bytes
-    return _tier_stats(state.host, state.tree.host, state.filling, idle, read, nbytes)
+    filling = state.filling, state.filling
+    return _tier_stats(state.host, state.tree.host, filling, (idle, read), nbytes, state.host_ages)
 
 
 def _tier_stats(
-    pool: Pool, tier: Tier, owned: int, idle: int, read: int, nbytes: tuple[int, int]
+    pool: Pool,
+    tier: Tier,
+    owned: tuple[int, int],
+    retired: tuple[int, int],
+    nbytes: tuple[int, int],
+    ages: Histogram,
 ) -> TierStats:
-    """idle, read: pages of retired trees, as good as free or still read by a copy in flight.
-    nbytes: in all and ready.
+    """owned: pages in all, and those of a load or save in flight. retired: pages of retired trees,
+    as good as free, and still read by a copy in flight. nbytes: in all, and ready.
     """
+    idle, read = retired
     return TierStats(
         total_pages=pool.total_pages,
         free_pages=pool.free_pages + idle,
         evictable_pages=tier.evictable,
         locked_pages=tier.locked + read,
-        owned_pages=owned,
+        owned_pages=owned[0],
+        in_flight_pages=owned[1],
         pinned_pages=tier.pinned,
         free_extents=pool.free_extents,
         largest_free_extent=pool.largest_free_extent,
         total_bytes=nbytes[0],
         ready_bytes=nbytes[1],
+        eviction_age=ages.copy(),
     )
 
 
@@ -82,6 +96,7 @@ def check(state: CacheState) -> None:
     for name, tier in (("device", device_stats(state)), ("host", host_stats(state))):
         parts = tier.free_pages + tier.evictable_pages + tier.locked_pages + tier.owned_pages
         require_equal(f"{name} pages by state and in total", parts, tier.total_pages)
+    _check_counts(state)
     _check_pins(state, nodes)
     for copy in (*state.loads, *state.saves):
         _check_copy(state, copy)
@@ -118,6 +133,22 @@ def _check_host(state: CacheState, nodes: list[Node], retired: PageIds) -> None:
             "host pages in the page table", state.host.published().tolist(), cached.tolist()
         )
     require_equal("host pages in use", len(used), state.host.total_pages - state.host.free_pages)
+
+
+def _check_counts(state: CacheState) -> None:
+    """The history has all pages of the tree and no other ones as cached; counters add up."""
+    native_check(state.history)
+    size, counters = state.page_size, state.counters
+    pages = state.tree.tokens // size
+    require_equal("pages that the history has as cached", state.history.cached, pages)
+    missed = [getattr(counters, f"missed_{reason}_tokens") for reason in MISS_REASONS]
+    found = counters.matched_device_tokens + counters.found_host_tokens
+    require_equal("tokens requested", counters.requested_tokens, found + sum(missed))
+    dropped = [getattr(counters, f"dropped_{reason}_tokens") for reason in DROP_REASONS]
+    require_equal("tokens dropped", counters.dropped_tokens, sum(dropped))
+    for name, ages in (("device", state.device_ages), ("host", state.host_ages)):
+        evicted = getattr(counters, f"evicted_{name}_tokens")
+        require_equal(f"ages of evicted {name} pages", ages.count * size, evicted)
 
 
 def _check_pins(state: CacheState, nodes: list[Node]) -> None:

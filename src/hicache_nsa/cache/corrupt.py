@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from hicache_nsa.cache.copies import Load, disown_below
+from hicache_nsa.cache.losses import drop_corrupt_pages
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.tokens import NO_PAGES, PageIds, concat_pages
 from hicache_nsa.tree import Node
@@ -57,7 +58,7 @@ def _take_out(state: CacheState, node: Node, position: int) -> PageIds:
         if 0 < on_device < each.end - each.start:  # what goes keeps its tokens: see Load.has
             upper = tree.split(each, each.start + on_device)
         tree.set_host(each, None)
-        state.counters.dropped_tokens += tree.trim(each)
+        drop_corrupt_pages(state, tree.trim(each))
         if upper is not None:
             tree.set_host(upper, None)
     return concat_pages(pages)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from hicache_nsa._core import Fence
 from hicache_nsa.cache.copies import Load
 from hicache_nsa.cache.insertion import Insertion
+from hicache_nsa.cache.losses import drop_never_came
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.plan import InsertPlan, Prefix
 from hicache_nsa.tokens import NO_PAGES, PageIds
@@ -91,7 +92,7 @@ def defer(
 def drop_deferred(state: CacheState, deferred: DeferredInsert) -> None:
     """A load that ``deferred`` stands on failed: its pages are freed once unlocked."""
     deferred.settled = True
-    state.counters.dropped_tokens += len(deferred.own) * state.page_size
+    drop_never_came(state, deferred.insertion, deferred.own)
     keep_or_free(state, deferred, deferred.own_pages)
 
 

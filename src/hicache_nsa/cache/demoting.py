@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from hicache_nsa.cache.losses import drop_evicted
 from hicache_nsa.cache.reclaim import drop_device_pages, free_evicted
 from hicache_nsa.cache.retired import idle_device_pages
 from hicache_nsa.cache.saving import start_save
@@ -32,7 +33,7 @@ def evict_device_pages(state: CacheState, num_pages: int, *, save: bool = True) 
     pool, tier = state.ledger.pool, state.tree.device
     free, leaving = pool.free_pages + idle_device_pages(state), tier.leaving
     demotion = state.tree.demote(num_pages)
-    free_evicted(state, demotion.pages)
+    free_evicted(state, demotion.pages, demotion.uses)
     try:
         for node in demotion.leaving:
             start_save(state, node)
@@ -57,7 +58,7 @@ def settle_leaving(state: CacheState, node: Node) -> None:
         if node.lock_ref or tree.host.count(node) < tree.device.count(node):
             tree.device.stay(node)
             return
-        free_evicted(state, tree.device.take_leaving(node, node.leaving))
+        _take_leaving(state, node, node.leaving)
         node = node.parent
 
 
@@ -78,5 +79,10 @@ def _drop_unsaved(state: CacheState, node: Node) -> None:
         saved = max(saved, (min(node.save.end, node.end) - node.start) // size)
     count = min(tree.device.count(node) - saved, node.leaving)
     if count > 0:
-        free_evicted(state, tree.device.take_leaving(node, count))
-        state.counters.dropped_tokens += tree.trim(node)
+        _take_leaving(state, node, count)
+        drop_evicted(state, tree.trim(node))
+
+
+def _take_leaving(state: CacheState, node: Node, count: int) -> None:
+    pages = state.tree.device.take_leaving(node, count)
+    free_evicted(state, pages, [(node.last_access, count)])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hicache_nsa._core import Fence
+from hicache_nsa.cache.losses import drop_all, drop_flushed
 from hicache_nsa.cache.retired import reclaim_all, retire
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.tokens import PageIds, concat_pages
@@ -33,9 +34,11 @@ def reset(state: CacheState, fence: Fence | None) -> ResetReport:
     flushed = flush_device(state.tree)
     _free_device(state, flushed.device_pages, fence)
     state.host.free(flushed.host_pages)
-    state.counters.dropped_tokens += flushed.dropped_tokens
+    before = state.counters.dropped_flushed_tokens
+    drop_flushed(state, flushed.dropped_keys)
+    dropped = state.counters.dropped_flushed_tokens - before
     state.epoch = state.epoch.next()
-    return ResetReport(flushed.kept_host_tokens, flushed.dropped_tokens, state.ledger.callers)
+    return ResetReport(flushed.kept_host_tokens, dropped, state.ledger.callers)
 
 
 def clear(state: CacheState, fence: Fence | None) -> None:
@@ -46,7 +49,7 @@ def clear(state: CacheState, fence: Fence | None) -> None:
     nodes = list(tree.nodes())
     device = concat_pages(node.device_pages for node in nodes)
     host = concat_pages(node.host_pages for node in nodes)
-    state.counters.dropped_tokens += tree.tokens
+    drop_all(state)
     tree.device.clear()
     tree.host.clear()
     tree.forget_nodes()

@@ -103,6 +103,7 @@ def _put_into_tree(
     node = tree.cut(prefix.path[-1], end) if prefix.path else None
     path = [] if node is None else node.path()
     note_priority(state, path, insertion.priority)
+    state.uses.note(tree.clock + 1)
     tree.touch(path, hit=False, priority=insertion.priority)  # before it is queued by its key
     for shared in path:
         have = shared.start + tree.device.count(shared) * size
@@ -114,6 +115,7 @@ def _put_into_tree(
         parent = node or tree.root(insertion.namespace)
         node = tree.add(parent, insertion.tokens.slice(end, limit), insertion.priority)
         path.append(node)
+        state.history.enter(node.packed_keys)
         tree.set_device(node, given[end // size : plan.upto])
     save_due(state, path)
     return node

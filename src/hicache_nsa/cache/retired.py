@@ -14,6 +14,7 @@ import numpy as np
 from hicache_nsa._core import Fence
 from hicache_nsa.cache.copies import Load, Save
 from hicache_nsa.cache.deferred import DeferredInsert
+from hicache_nsa.cache.losses import drop_all
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.errors import require_equal
 from hicache_nsa.plan import Holder, Owner
@@ -180,8 +181,9 @@ def retire(state: CacheState, fence: Fence | None) -> None:
     state.condemned = 0
     for load in loads:
         load.condemned = NO_PAGES
-    state.counters.dropped_tokens += tree.tokens
+    drop_all(state)
     state.tree = tree.successor()
+    state.uses.begin_anew()
 
 
 def refuse_retired(state: CacheState, pages: PageIds) -> None:
@@ -236,7 +238,7 @@ def reclaim(state: CacheState, steps: int = STEPS) -> bool:
         taken, device_pages, host_pages, lost = retired.take_apart(steps)
         _free_device(state, retired, device_pages)
         state.host.free(host_pages)
-        state.counters.dropped_tokens += lost
+        state.counters.drop("flushed", lost)
         if taken == steps:
             return True
         steps -= taken

@@ -6,13 +6,15 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hicache_nsa._core import Fence
+from hicache_nsa._core import Fence, PageHistory
 from hicache_nsa.cache.copies import Load, Save
 from hicache_nsa.cache.handles import Epoch
 from hicache_nsa.cache.ledger import Ledger
 from hicache_nsa.cache.pins import Pins
+from hicache_nsa.cache.use_times import AGE_BOUNDS, UseTimes
 from hicache_nsa.cache.write_policy import WritePolicy
 from hicache_nsa.formats import PoolFormat
+from hicache_nsa.histogram import Histogram
 from hicache_nsa.pools import HostPool
 from hicache_nsa.stats import Counters
 from hicache_nsa.streams import Stream
@@ -21,6 +23,10 @@ from hicache_nsa.tree import RadixTree
 
 if TYPE_CHECKING:
     from hicache_nsa.cache.retired import Retired
+
+
+FEWEST_KNOWN = 1024
+MOST_KNOWN = (1 << 29) - 1
 
 
 @dataclass
@@ -37,6 +43,8 @@ class CacheState:
         unsaved for a caller.
     spare: share of each tier's pages that eviction leaves free.
     low_water: share of the device pages that write back keeps free ahead of need.
+    history: what became of pages; it knows at least twice as many as both tiers have.
+    uses: when pages were used last. device_ages, host_ages: seconds, of the pages evicted.
     """
 
     format: PoolFormat
@@ -60,6 +68,14 @@ class CacheState:
     failed_in_a_row: int = 0
     copies: int = 0
     counters: Counters = field(default_factory=Counters)
+    history: PageHistory = field(init=False)
+    uses: UseTimes = field(default_factory=UseTimes)
+    device_ages: Histogram = field(default_factory=lambda: Histogram(AGE_BOUNDS))
+    host_ages: Histogram = field(default_factory=lambda: Histogram(AGE_BOUNDS))
+
+    def __post_init__(self) -> None:
+        known = 2 * (self.ledger.pool.num_pages + self.host.num_pages)
+        self.history = PageHistory(min(max(known, FEWEST_KNOWN), MOST_KNOWN))
 
     def __del__(self) -> None:
         for copy in (*self.loads, *self.saves):

@@ -16,6 +16,7 @@ def restore_tree(state: CacheState) -> None:
     if restored is None:
         return
     restore_host(state.tree, restored.namespaces, restored.nodes)
+    state.history.enter(b"".join([node.packed_keys for node in state.tree.nodes()]))
     state.counters.restored_host_tokens += len(restored.pages) * state.page_size
     state.counters.damaged_host_pages += restored.damaged
 

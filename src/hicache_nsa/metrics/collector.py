@@ -13,14 +13,13 @@ import hicache_nsa
 from hicache_nsa.cache import HiCache
 from hicache_nsa.errors import HiCacheError
 from hicache_nsa.metrics.labels import checked_labels, require_distinct
-from hicache_nsa.metrics.samples import READERS, CacheFacts, samples
+from hicache_nsa.metrics.samples import CacheFacts, samples
 from hicache_nsa.metrics.table import METRICS, PREFIX, Metric
 from hicache_nsa.stats import CacheStats
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric as Family
 
-_ROWS = tuple(metric for metric in METRICS if metric.name in READERS)
 Labels: TypeAlias = Mapping[str, str | int]
 
 
@@ -75,7 +74,7 @@ class Collector:
 
     def describe(self) -> Iterator[Family]:
         """Every family without samples: a registry learns the names and asks no cache."""
-        for metric in _ROWS:
+        for metric in METRICS:
             yield self._family(metric)
 
     def collect(self) -> Iterator[Family]:
@@ -84,7 +83,7 @@ class Collector:
             self._drop_closed()
             watched = list(self._watched)
         seen = [(each, stats) for each in watched if (stats := each.stats()) is not None]
-        for metric in _ROWS:
+        for metric in METRICS:
             family = self._family(metric)
             for each, stats in seen:
                 for sample in samples(metric, each.facts, stats):

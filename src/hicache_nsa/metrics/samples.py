@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hicache_nsa.histogram import Histogram
-from hicache_nsa.metrics.table import BY_CACHE, BY_FORMAT, DIRECTIONS, TIERS, WAYS, Metric
+from hicache_nsa.metrics.table import (
+    BY_CACHE,
+    BY_FORMAT,
+    DIRECTIONS,
+    DROP_REASONS,
+    MISS_REASONS,
+    TIERS,
+    WAYS,
+    Metric,
+)
 from hicache_nsa.stats import CacheStats, CopyStats, TierStats
 
 
@@ -126,8 +135,29 @@ def _copies_by_way(facts: CacheFacts, stats: CacheStats) -> _Values:
     }
 
 
+def _by_reason(verb: str, reasons: tuple[str, ...]) -> _Reader:
+    return lambda facts, stats: {
+        (reason,): getattr(stats, f"{verb}_{reason}_tokens") for reason in reasons
+    }
+
+
+def _pages(facts: CacheFacts, stats: CacheStats) -> _Values:
+    values = {}
+    for name in TIERS:
+        tier: TierStats = getattr(stats, name)
+        values[name, "free"] = tier.free_pages
+        values[name, "cached"] = tier.evictable_pages
+        values[name, "locked"] = tier.locked_pages
+        values[name, "in_flight"] = tier.in_flight_pages
+        values[name, "owned"] = tier.owned_pages - tier.in_flight_pages
+    return values
+
+
 READERS: dict[str, _Reader] = {
+    "requested_tokens": _stat("requested_tokens"),
     "tokens": _tokens,
+    "found_host_tokens": _stat("found_host_tokens"),
+    "missed_tokens": _by_reason("missed", MISS_REASONS),
     "duplicate_tokens": _stat("duplicate_tokens"),
     "loaded_tokens": _stat("load_back_tokens"),
     "saved_tokens": _stat("saved_tokens"),
@@ -136,6 +166,8 @@ READERS: dict[str, _Reader] = {
     "copies": _copies,
     "copies_by_way": _copies_by_way,
     "copy_seconds": _by_direction(lambda copies: copies.seconds),
+    "exposed_wait_seconds": _stat("exposed_wait_seconds"),
+    "exposed_waits": _stat("exposed_waits"),
     "copies_in_flight": lambda facts, stats: {
         ("h2d",): stats.loads_in_flight,
         ("d2h",): stats.saves_in_flight,
@@ -147,11 +179,14 @@ READERS: dict[str, _Reader] = {
         ("device",): stats.evicted_device_tokens,
         ("host",): stats.evicted_host_tokens,
     },
+    "evicted_page_age_seconds": _by_tier(lambda tier: tier.eviction_age),
+    "dropped_tokens": _by_reason("dropped", DROP_REASONS),
     "refused_save_tokens": _stat("refused_save_tokens"),
     "restored_host_tokens": _stat("restored_host_tokens"),
     "damaged_host_pages": _stat("damaged_host_pages"),
     "verified_pages": _stat("verified_pages"),
     "corrupt_pages": _stat("corrupt_pages"),
+    "pages": _pages,
     "pinned_pages": _by_tier(lambda tier: tier.pinned_pages),
     "largest_free_extent": _by_tier(lambda tier: tier.largest_free_extent),
     "tier_bytes": _by_tier(lambda tier: tier.total_bytes),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hicache_nsa._core import namespace_key, packed_page_keys
 from hicache_nsa.errors import require, require_equal
 from hicache_nsa.tree.node import Node
 from hicache_nsa.tree.tier import Tier
@@ -18,6 +19,7 @@ def check_tree(tree: RadixTree) -> None:
         require_equal("root under its own namespace", root.namespace, namespace)
         require(bool(root.children), f"namespace {namespace!r} has a root and no nodes")
         require_equal("lock_ref of a root", root.lock_ref, 0)
+        require_equal("page key of a root", root.packed_keys, namespace_key(namespace))
     nodes = list(tree.nodes())
     for node in nodes:
         _check_node(tree, node)
@@ -36,6 +38,8 @@ def _check_node(tree: RadixTree, node: Node) -> None:
     in_key = len(node.packed_key)
     require(in_key in (4 * tokens, 8 * tokens), "{}: its key has {} bytes", node, in_key)
     require_equal("{}: start and the parent's end", node.start, parent.end, node)
+    keys = packed_page_keys(node.packed_key, tokens, size, parent.packed_keys)
+    require(node.packed_keys == keys, "{}: page keys that are not those of its tokens", node)
     require(parent.children.has(node, size), "{} is not under its first page", node)
     in_tiers = max(tree.device.count(node), tree.host.count(node))
     require_equal("{}: pages of the key and in the fuller tier", tokens // size, in_tiers, node)

@@ -147,7 +147,7 @@ def _try_out(policy: EvictionPolicy) -> None:
         raise TypeError(f"{kind}.name must be a string that is not empty, got {name!r}")
     if not isinstance(policy.may_fall, bool):
         raise TypeError(f"{kind}.may_fall must be True or False, got {policy.may_fall!r}")
-    node = Node(b"", None, 0, 0)
+    node = Node(b"", b"", None, 0, 0)
     node.hits = node.last_access = node.created = 1
     try:
         first = policy.key(node)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hicache_nsa.tokens import NO_PAGES, PageIds, concat_pages
+from hicache_nsa.tokens import NO_PAGES, PACKED_KEY, PageIds, concat_pages
 from hicache_nsa.tree.node import Node
 from hicache_nsa.tree.radix_tree import RadixTree
 
 
 @dataclass(frozen=True)
 class Flushed:
-    """Pages given back by a flush, by tier; tokens that stayed on host and tokens lost."""
+    """Pages given back by a flush, by tier; tokens that stayed on host, and packed page keys of
+    those lost.
+    """
 
     device_pages: PageIds
     host_pages: PageIds
     kept_host_tokens: int
-    dropped_tokens: int
+    dropped_keys: bytes
 
 
 def flush_device(tree: RadixTree) -> Flushed:
@@ -28,7 +30,7 @@ def flush_device(tree: RadixTree) -> Flushed:
     device: list[PageIds] = []
     lost: list[PageIds] = []
     kept: list[Node] = []
-    dropped = 0
+    dropped: list[bytes] = []
     for tier in (tree.device, tree.host):
         tier.clear()
     stack: list[tuple[Node, bool]] = [(root, True) for root in tree.roots.values()]
@@ -40,7 +42,7 @@ def flush_device(tree: RadixTree) -> Flushed:
             if not reachable:
                 lost.append(node.host_pages)
             tokens = node.end - node.start
-            dropped += tokens - len(whole) * size
+            dropped.append(node.packed_keys[len(whole) * PACKED_KEY :])
             reachable = len(whole) * size == tokens
             _keep_host(tree, node, whole)
             if not node.removed:
@@ -54,14 +56,15 @@ def flush_device(tree: RadixTree) -> Flushed:
         tree.host.cached += len(node.host_pages)
     for node in kept:
         tree.host.offer(node)
-    tree.tokens -= dropped
+    dropped_keys = b"".join(dropped)
+    tree.tokens -= len(dropped_keys) // PACKED_KEY * size
     for root in [root for root in tree.roots.values() if not root.children]:
         del tree.roots[root.namespace]
     return Flushed(
         concat_pages(device),
         concat_pages(lost),
         tree.host.cached * size,
-        dropped,
+        dropped_keys,
     )
 
 

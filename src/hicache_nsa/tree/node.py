@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hicache_nsa._core import ChildTable, TokenSpan, unpack_tokens, untrack
-from hicache_nsa.tokens import NO_PAGES, PageIds, pack_pages, unpack_pages
+import numpy as np
+
+from hicache_nsa._core import ChildTable, TokenSpan, namespace_key, unpack_tokens, untrack
+from hicache_nsa.tokens import NO_PAGES, UINT64, PageIds, PageKeys, pack_pages, unpack_pages
 
 NO_CHILDREN = ChildTable()
 """What every node without children has; never filled."""
@@ -18,6 +20,7 @@ class Node:
     key: the node's own tokens, whole pages: positions ``start .. end - 1`` of the prefix.
     value: device pages of the *leading* pages of the key that have landed; None: there are none.
     host_value: host pages of the leading pages whose save has landed; None when there are none.
+    page_keys: uint64, the page key of each page of the key; of a root, where the chain starts.
     lock_ref: users (requests, copies in flight) of this node or of one below it.
     pin_ref: pins of this node or of one below it; each of them is in ``lock_ref`` too.
     load, save: the copy in flight that covers (part of) this node, else None.
@@ -32,11 +35,12 @@ class Node:
     Positions, not nodes, say what a copy in flight covers, so a split needs no bookkeeping there.
     A node that was removed keeps its ``parent``: whoever still holds it climbs to what is left.
 
-    A tree may have a million nodes, so they are small: ``packed_key``, ``packed_value`` and
-    ``packed_host_value`` are bytes (``_core.pack_tokens``, ``tokens.pack_pages``); ``key``,
-    ``value`` and ``host_value`` make spans and arrays of them, anew each time. A leaf has no table
-    of children of its own. And the cyclic garbage collector doesn't see nodes, or each full
-    collection would walk them all: ``RadixTree.forget_nodes`` cuts the cycles instead.
+    A tree may have a million nodes, so they are small: ``packed_key``, ``packed_keys``,
+    ``packed_value`` and ``packed_host_value`` are bytes (``_core.pack_tokens``,
+    ``_core.page_keys``, ``tokens.pack_pages``); ``key``, ``page_keys``, ``value`` and
+    ``host_value`` make spans and arrays of them, anew each time. A leaf has no table of children
+    of its own. And the cyclic garbage collector doesn't see nodes, or each full collection would
+    walk them all: ``RadixTree.forget_nodes`` cuts the cycles instead.
     """
 
     __slots__ = (
@@ -54,6 +58,7 @@ class Node:
         "lock_ref",
         "packed_host_value",
         "packed_key",
+        "packed_keys",
         "packed_value",
         "parent",
         "pin_ref",
@@ -63,8 +68,11 @@ class Node:
         "start",
     )
 
-    def __init__(self, packed_key: bytes, parent: Node | None, start: int, end: int) -> None:
+    def __init__(
+        self, packed_key: bytes, packed_keys: bytes, parent: Node | None, start: int, end: int
+    ) -> None:
         self.packed_key = packed_key
+        self.packed_keys = packed_keys
         self.parent = parent
         self.start = start
         self.end = end
@@ -91,6 +99,11 @@ class Node:
     def key(self) -> TokenSpan:
         """The node's tokens, unpacked."""
         return unpack_tokens(self.packed_key, self.end - self.start)
+
+    @property
+    def page_keys(self) -> PageKeys:
+        """See the class; a read-only array."""
+        return np.frombuffer(self.packed_keys, dtype=UINT64)
 
     @property
     def value(self) -> PageIds | None:
@@ -138,6 +151,7 @@ class Node:
 
     def shorten(self, tokens: int) -> None:
         """Keep the first ``tokens`` of the key."""
+        self.packed_keys = self.packed_keys[: self._bytes_of_keys(tokens)]
         self.packed_key = self.packed_key[: self._packed_bytes(tokens)]
         self.end = self.start + tokens
 
@@ -145,10 +159,12 @@ class Node:
         """Move the first ``tokens`` of the key to a new node between this one and its parent."""
         parent = self.parent
         assert parent is not None, "a root has no tokens to give"
-        at = self._packed_bytes(tokens)
-        upper = Node(self.packed_key[:at], parent, self.start, self.start + tokens)
+        at, keys = self._packed_bytes(tokens), self._bytes_of_keys(tokens)
+        end = self.start + tokens
+        upper = Node(self.packed_key[:at], self.packed_keys[:keys], parent, self.start, end)
         parent.children.replace(self, upper, page_size)
         self.packed_key = self.packed_key[at:]
+        self.packed_keys = self.packed_keys[keys:]
         self.start += tokens
         self.parent = upper
         upper.attach(self, page_size)
@@ -157,6 +173,10 @@ class Node:
     def _packed_bytes(self, tokens: int) -> int:
         """Bytes of ``packed_key`` that hold its first ``tokens``."""
         return len(self.packed_key) // (self.end - self.start) * tokens
+
+    def _bytes_of_keys(self, tokens: int) -> int:
+        """Bytes of ``packed_keys`` that are of the pages of its first ``tokens``."""
+        return len(self.packed_keys) * tokens // (self.end - self.start)
 
     def path(self) -> list[Node]:
         """The nodes from below the root down to this one."""
@@ -193,5 +213,5 @@ class Root(Node):
     __slots__ = ("namespace",)
 
     def __init__(self, namespace: bytes) -> None:
-        super().__init__(b"", None, 0, 0)
+        super().__init__(b"", namespace_key(namespace), None, 0, 0)
         self.namespace = namespace

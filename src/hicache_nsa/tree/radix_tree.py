@@ -14,11 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-import numpy as np
-
-from hicache_nsa._core import TokenSpan, pack_tokens, walk
+from hicache_nsa._core import TokenSpan, pack_tokens, page_keys, walk
 from hicache_nsa.formats.checks import positive_int
-from hicache_nsa.tokens import NO_PAGES, PageIds, concat_pages
+from hicache_nsa.tokens import PACKED_KEY, PageIds, concat_pages
 from hicache_nsa.tree.check import check_tree
 from hicache_nsa.tree.eviction import EvictionPolicy, eviction_policy_of
 from hicache_nsa.tree.node import Node, Root, forget_below
@@ -26,19 +24,24 @@ from hicache_nsa.tree.tier import DeviceTier, Tier
 
 
 class Eviction(NamedTuple):
-    """Pages that left a tier, and the tokens that are now left in none."""
+    """Pages that left a tier, and the packed page keys of those that are now left in none.
+
+    uses: of each node that gave up pages its ``last_access`` and how many they were.
+    """
 
     pages: PageIds
-    dropped_tokens: int
+    dropped_keys: bytes
+    uses: list[tuple[int, int]]
 
 
 class Demotion(NamedTuple):
     """Device pages that left at once, with a host copy each, and nodes that have pages without one
-    which are to leave, children first.
+    which are to leave, children first. uses: see ``Eviction``, of the former.
     """
 
     pages: PageIds
     leaving: list[Node]
+    uses: list[tuple[int, int]]
 
 
 class _Range(Protocol):
@@ -114,7 +117,8 @@ class RadixTree:
 
     def add(self, parent: Node, key: TokenSpan, priority: int = 0) -> Node:
         """A new leaf below ``parent``, used now, with no pages yet and hit 1. ``key`` is copied."""
-        node = Node(pack_tokens(key), parent, parent.end, parent.end + len(key))
+        keys = page_keys(key, self.page_size, parent.packed_keys)
+        node = Node(pack_tokens(key), keys, parent, parent.end, parent.end + len(key))
         self.clock += 1
         node.created = node.last_access = self.clock
         node.hits = 1
@@ -215,7 +219,8 @@ class RadixTree:
     def evict(self, tier: Tier, num_pages: int) -> Eviction:
         """Take up to ``num_pages`` pages out of ``tier``, whole pages from the tails of leaves."""
         taken: list[PageIds] = []
-        dropped = 0
+        dropped: list[bytes] = []
+        uses: list[tuple[int, int]] = []
         while num_pages > 0 and (node := tier.pop_victim()) is not None:
             pages = tier.pages(node)
             assert pages is not None
@@ -226,11 +231,13 @@ class RadixTree:
             else:
                 taken.append(pages)
                 tier.set_pages(node, None)
-            num_pages -= len(taken[-1])
-            dropped += self.trim(node)
+            count = len(taken[-1])
+            num_pages -= count
+            uses.append((node.last_access, count))
+            dropped.append(self.trim(node))
         if len(taken) == 1:
-            return Eviction(taken[0], dropped)
-        return Eviction(np.concatenate(taken) if taken else NO_PAGES, dropped)
+            return Eviction(taken[0], dropped[0], uses)
+        return Eviction(concat_pages(taken), b"".join(dropped), uses)
 
     def demote(self, num_pages: int) -> Demotion:
         """Take up to ``num_pages`` pages off the device as ``evict`` does, but none that has no
@@ -238,6 +245,7 @@ class RadixTree:
         """
         taken: list[PageIds] = []
         leaving: list[Node] = []
+        uses: list[tuple[int, int]] = []
         above: set[Node] = set()  # nodes above one that is leaving
         while num_pages > 0 and (node := self.device.pop_victim()) is not None:
             pages = node.device_pages
@@ -251,21 +259,25 @@ class RadixTree:
                 continue
             keep = len(pages) - count
             taken.append(pages[keep:])
+            uses.append((node.last_access, count))
             self.device.set_pages(node, pages[:keep].copy())
-        return Demotion(concat_pages(taken), leaving)
+        return Demotion(concat_pages(taken), leaving, uses)
 
-    def trim(self, node: Node) -> int:
-        """Forget the tokens at the node's tail that are in no tier; returns how many."""
-        tokens = node.end - node.start
-        keep = max(self.device.count(node), self.host.count(node)) * self.page_size
+    def trim(self, node: Node) -> bytes:
+        """Forget the tokens at the node's tail that are in no tier; the packed keys of its pages
+        there.
+        """
+        keys = node.packed_keys
+        keep = max(self.device.count(node), self.host.count(node))
         if keep == 0:
             self.remove(node)
-            return tokens
-        dropped = tokens - keep
-        if dropped:
-            self.tokens -= dropped
-            node.shorten(keep)
-        return dropped
+            return keys
+        gone = keys[keep * PACKED_KEY :]
+        if gone:
+            tokens = keep * self.page_size
+            self.tokens -= node.end - node.start - tokens
+            node.shorten(tokens)
+        return gone
 
     def remove(self, node: Node) -> None:
         """Take a leaf without pages out of the tree, and its root with it when that is empty."""

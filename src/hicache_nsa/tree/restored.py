@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from hicache_nsa._core import packed_page_keys
 from hicache_nsa.pools.host_file import RestoredNode
 from hicache_nsa.tokens import PACKED_PAGE
 from hicache_nsa.tree.node import Node
@@ -21,7 +22,8 @@ def restore_host(
     made: list[Node] = []
     for parent, root, key, tokens, pages, priority, created, used in nodes:
         above = made[parent] if parent >= 0 else tree.root(namespaces[root])
-        node = Node(key, above, above.end, above.end + tokens)
+        keys = packed_page_keys(key, tokens, size, above.packed_keys)
+        node = Node(key, keys, above, above.end, above.end + tokens)
         node.packed_host_value = pages
         node.hits = 1
         node.priority = priority

@@ -14,8 +14,9 @@ from hicache_nsa.tree import Node
 
 @dataclass(frozen=True)
 class Walked:
-    """Pages of one tier by state, pages under pins, and the longest run of free ones."""
+    """Pages of one tier in all, by state and under pins, and the longest run of free ones."""
 
+    total: int
     states: dict[str, int]
     pinned: int
     longest: int
@@ -40,6 +41,7 @@ def walk_device(cache: hc.HiCache, reserved: Iterable[int] = ()) -> Walked:
     free = everything - used | idle
     assert sum(map(len, parts)) + len(free) == len(everything), "a page in two states"
     return Walked(
+        len(everything),
         _states(free=free, owned=parts[0], in_flight=filling, locked=parts[2], cached=cached),
         _pinned(nodes, lambda node: node.device_pages),
         _longest(everything - used),
@@ -59,6 +61,7 @@ def walk_host(cache: hc.HiCache) -> Walked:
     free = everything - filling - locked - cached - read - idle
     assert not filling & (locked | cached) and not read & (locked | cached), "in two states"
     return Walked(
+        len(everything),
         _states(free=free | idle, in_flight=filling, locked=locked | read, cached=cached),
         _pinned(nodes, lambda node: node.host_pages),
         _longest(free),

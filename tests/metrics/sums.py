@@ -45,6 +45,11 @@ def require_nothing_fell(before: Scrape, now: Scrape) -> None:
 
 def require_sums(fmt: hc.PoolFormat, s: Scrape) -> None:
     """The equations of ``hicache_nsa.metrics.table``."""
+    found = s.value("tokens_total", source="device") + s["found_host_tokens_total"]
+    assert s["requested_tokens_total"] == found + s.sum("missed_tokens_total")
+    for tier in TIERS:
+        pages = s.value("evicted_page_age_seconds_count", tier=tier)
+        assert pages * fmt.page_size == s.value("evicted_tokens_total", tier=tier)
     for moved in ("loaded", "saved"):
         tokens = s[f"{moved}_tokens_total"]
         for buffer in fmt.buffers:
@@ -61,10 +66,14 @@ def require_walked(cache: hc.HiCache, walked: dict[str, Walked], s: Scrape) -> N
     """Each gauge is what the pages say."""
     state = cache._state
     for tier, seen in walked.items():
+        states = {name: s.value("pages", tier=tier, state=name) for name in STATES}
+        assert states == seen.states, (tier, states, seen.states)
+        assert sum(states.values()) == seen.total, tier
         assert s.value("pinned_pages", tier=tier) == seen.pinned, tier
         assert s.value("largest_free_extent", tier=tier) == seen.longest, tier
     for direction, copies in (("h2d", state.loads), ("d2h", state.saves)):
         assert s.value("copies_in_flight", direction=direction) == len(copies)
+    assert s.sum("dropped_tokens_total") == state.counters.dropped_tokens
     nbytes = {"device": cache.device_pool.num_pages, "host": cache.host_pool.num_pages}
     for tier, pages in nbytes.items():
         assert s.value("tier_bytes", tier=tier) == pages * cache.format.page_bytes

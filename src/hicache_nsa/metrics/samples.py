@@ -142,7 +142,7 @@ def _by_reason(verb: str, reasons: tuple[str, ...]) -> _Reader:
 
 
 def _pages(facts: CacheFacts, stats: CacheStats) -> _Values:
-    values = {}
+    values: dict[tuple[str, ...], int] = {}
     for name in TIERS:
         tier: TierStats = getattr(stats, name)
         values[name, "free"] = tier.free_pages

@@ -204,6 +204,10 @@ def test_the_sums_of_the_table_hold(scraped: Scraped) -> None:
     settings = scraped.result["settings"]
     assert scraped.total("hicache_pages", tier="device") == settings["device_pages"]
     assert scraped.total("hicache_pages", tier="host") == settings["host_pages"]
+    found = scraped.total("hicache_tokens_total", source="device")
+    found += scraped.total("hicache_found_host_tokens_total")
+    missed = scraped.total("hicache_missed_tokens_total")
+    assert scraped.total("hicache_requested_tokens_total") == found + missed
     page_tokens = scraped.total("hicache_page_tokens")
     assert page_tokens == settings["page_size"]
     for moved in ("loaded", "saved"):

@@ -29,7 +29,7 @@ from monitoring_files import (
     rules,
     variables,
 )
-from prometheus_server import Server, prometheus, stop, wait_for
+from prometheus_server import Server, binary, prometheus, stop, wait_for
 
 from hicache_nsa.metrics.table import BY_CACHE, BY_FORMAT
 
@@ -70,6 +70,7 @@ class Scraped:
 
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
+    binary("prometheus")  # without one, nothing is started
     folder = tmp_path_factory.mktemp("monitoring")
     result, said = folder / "demo.json", folder / "demo.stderr"
     command = [sys.executable, "-m", "hicache_nsa.cli", *DEMO, "--json", str(result)]

@@ -149,6 +149,7 @@ format: install-test
 
 # Passive: torch's threads must not spin on cores that other work needs.
 test-python: install-test
+	bash .ci/prometheus
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -q
 
 # One process on one core; a second one with another SEED and DRIVE_FILE runs beside it.

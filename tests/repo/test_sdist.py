@@ -20,6 +20,7 @@ def test_the_sdist_can_be_tested(tmp_path: Path) -> None:
     wanted |= {"pyproject.toml", ".pre-commit-config.yaml", ".clang-format"}
     wanted |= {
         ".ci/debian-packages",
+        ".ci/prometheus",
         ".ci/run",
         ".ci/vllm",
         "examples/questions.jsonl",

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from hicache_nsa.cli.json_output import check_target, write_json
+from hicache_nsa.cli.metrics_server import MetricsServer, metrics_server
 from hicache_nsa.cli.timeline_option import timeline_option
 from hicache_nsa.demo.extra import INSTALL_EXTRA
 from hicache_nsa.demo.prompts import DEFAULT_QUESTIONS, DEFAULT_SHOTS, PromptPlan
@@ -16,11 +17,12 @@ from hicache_nsa.demo.settings import DemoSettings
 from hicache_nsa.errors import HiCacheError
 
 DEFAULTS = DemoSettings()
-EXTRA_MODULES = {"torch", "rich", "tokenizers"}
+EXTRA_MODULES = {"torch", "rich", "tokenizers", "prometheus_client"}
 MAX_THREADS = 1024
 MAX_LAYERS = 256
 MAX_NEW_TOKENS = 65_536
 MAX_SEED = 2**63 - 1
+MAX_HOLD = 365 * 24 * 3600
 
 
 @click.command()
@@ -106,6 +108,18 @@ MAX_SEED = 2**63 - 1
 )
 @timeline_option("the run after the flush")
 @click.option(
+    "--metrics-port",
+    type=click.IntRange(min=0, max=65_535),
+    metavar="PORT",
+    help="Show the cache's metrics at http://127.0.0.1:PORT/metrics; 0: a free port.",
+)
+@click.option(
+    "--metrics-hold",
+    type=click.IntRange(min=0, max=MAX_HOLD),
+    metavar="SECONDS",
+    help="How long they are shown after the runs; ^C ends it earlier.  [default: until ^C]",
+)
+@click.option(
     "--json", "json_target", callback=check_target, metavar="OUT", help="Write JSON; - is stdout."
 )
 def demo(
@@ -116,6 +130,8 @@ def demo(
     json_target: str | None,
     timeline: Path | None,
     threads: int | None,
+    metrics_port: int | None,
+    metrics_hold: int | None,
     **options: object,
 ) -> None:
     """Answer few-shot questions three times and show what the host tier brings back.
@@ -125,10 +141,13 @@ def demo(
     cache is flushed, the host copies stay. Exit code 1 if an output or a byte differs, or if pages
     that were saved do not come back.
     """
+    if metrics_hold is not None and metrics_port is None:
+        raise click.UsageError("--metrics-hold needs --metrics-port")
     plan = PromptPlan(shots, questions, own_shots, prompts)
     settings = DemoSettings(plan=plan, threads=threads or 0, **options)  # type: ignore[arg-type]
     try:
-        passed = _run(settings, json_target, timeline)
+        with metrics_server(metrics_port) as server:
+            passed = _run(settings, json_target, timeline, server, metrics_hold)
     except HiCacheError as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:  # standard output or the JSON file can't be written
@@ -141,7 +160,13 @@ def demo(
     sys.exit(0 if passed else 1)
 
 
-def _run(settings: DemoSettings, json_target: str | None, timeline: Path | None) -> bool:
+def _run(
+    settings: DemoSettings,
+    json_target: str | None,
+    timeline: Path | None,
+    server: MetricsServer | None,
+    hold: int | None,
+) -> bool:
     # Read when torch is loaded. Its threads would otherwise spin while they wait for each other,
     # which brings the model to a crawl where other work, or our own copies, need a core too.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -156,10 +181,15 @@ def _run(settings: DemoSettings, json_target: str | None, timeline: Path | None)
     machine = prepared.machine
     if json_target != "-":
         print_lines(prepared.introduction)
-    with prepared, progress_bar(prepared.steps) as step:
-        result = prepared.run(step, timeline=timeline)
-    if json_target != "-":
-        print_result(result)
-    if json_target is not None:
-        write_json(json_target, result.to_json(), machine)
+    with prepared:
+        if server:
+            server.show(prepared.cache)
+        with progress_bar(prepared.steps) as step:
+            result = prepared.run(step, timeline=timeline)
+        if json_target != "-":
+            print_result(result)
+        if json_target is not None:
+            write_json(json_target, result.to_json(), machine)
+        if server and not result.interrupted:
+            server.hold(hold)
     return result.passed

@@ -1,4 +1,4 @@
-"""The code in docs/policies.md and docs/memory.md runs, and they name every option there is."""
+"""The code in docs/policies.md, memory.md and events.md runs; the first two name every option."""
 
 import inspect
 import re
@@ -22,6 +22,7 @@ TEXT = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
 KNOBS = re.findall(r"^\| `(\w+)` \| .* \| (.+?) \| .* \|$", TEXT, re.MULTILINE)
 MEMORY = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
 MEMORY_ROWS = re.findall(r"^\| `(\w+)` \| .+? \| (.+?) \| .* \|$", MEMORY, re.MULTILINE)
+EVENTS = (ROOT / "docs" / "events.md").read_text(encoding="utf-8")
 SHOWN_FILE = "/dev/shm/hicache-docs"
 
 
@@ -58,6 +59,11 @@ def test_the_blocks_of_memory_run_one_after_the_other() -> None:
         file = Path(folder) / "pool"
         run_blocks(MEMORY.replace(SHOWN_FILE, str(file)))
         assert file.stat().st_size > 0
+
+
+def test_the_blocks_of_events_run_one_after_the_other() -> None:
+    assert len(blocks(EVENTS)) == 2 and EVENTS.count("```") == 4
+    run_blocks(EVENTS)
 
 
 def test_every_write_and_eviction_policy_is_named() -> None:

@@ -83,6 +83,7 @@ def test_table_and_json(trace: Path, tmp_path: Path) -> None:
         assert row["prompt_tokens"] == 6 * 512 * (1 + 2 + 3 + 4)
         assert row["device_hit_tokens"] == row["bound_hit_tokens"] == 6 * 512 * (1 + 2 + 3)
         assert row["host_hit_tokens"] == 0
+        assert row["missed_tokens"] == {"cold": 6 * 512 * 4, "evicted": 0, "flushed": 0}
     assert "60.0%" in run.stdout and "24 requests, 30,720 prompt tokens" in run.stdout
     assert "Policy lru, write policy write_through." in run.stdout
 
@@ -304,6 +305,7 @@ def test_interrupt_prints_what_is_there(
     assert [row["requests"] for row in written["results"]] == [24, 6]
     assert written["results"][1]["prompt_tokens"] == 6 * 512
     assert written["results"][1]["bound_hit_tokens"] is None
+    assert written["results"][1]["missed_tokens"] is None
 
 
 def test_a_signal_ends_it_with_what_it_has(tmp_path: Path) -> None:

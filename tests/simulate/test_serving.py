@@ -72,7 +72,16 @@ def test_no_policy_exceeds_the_bound(flush_at: tuple[int, ...], tmp_path: Path) 
     for result in simulation.report.results:
         assert result.bound_hit_tokens is not None
         assert 0 <= result.hit_tokens <= result.bound_hit_tokens <= result.prompt_tokens
+        missed = result.missed_tokens
+        assert missed is not None
+        whole = sum(len(request.pages) for request in trace.requests) * PAGE
+        assert (
+            result.hit_tokens + sum(missed.values()) <= whole
+        )  # a host hit may be too short to load
+        assert missed["cold"] == simulation.report.distinct_pages * PAGE
+        assert bool(missed["flushed"]) <= bool(flush_at)
     assert any(result.host_hit_tokens for result in simulation.report.results)
+    assert any(result.missed_tokens["evicted"] for result in simulation.report.results)
 
 
 def test_more_room_raises_the_bound_and_the_hits_of_lru(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hicache_nsa._core import PageHistory
 from hicache_nsa.cache import HiCache
 from hicache_nsa.simulate.no_copy import NoCopyEngine, UnbackedPool
 
@@ -11,3 +12,7 @@ class SimulatedCache(HiCache):
 
     _pool_type = UnbackedPool
     _engine_type = NoCopyEngine
+
+    def remember(self, pages: int) -> None:
+        """Never forget what became of a page, of so many: to be called while it is empty."""
+        self._state.history = PageHistory(max(pages, 1))

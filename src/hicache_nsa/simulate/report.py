@@ -19,6 +19,8 @@ class Result:
     """Hits of one case over its first ``requests`` requests, in tokens of whole pages.
 
     bound_hit_tokens: what no policy exceeds, with the room of both tiers; None: cut short.
+    missed_tokens: in whole pages that no tier had, by reason: cold (seen for the first time),
+        evicted, flushed; None: cut short.
     ttft_ms: estimated, by name of the figure; None where it was not asked for.
     """
 
@@ -29,6 +31,7 @@ class Result:
     device_hit_tokens: int
     host_hit_tokens: int
     bound_hit_tokens: int | None
+    missed_tokens: Mapping[str, int] | None
     ttft_ms: Mapping[str, float] | None
     seconds: float
 
@@ -56,6 +59,7 @@ class Result:
             "device_hit_rate": self.rate(self.device_hit_tokens),
             "host_hit_rate": self.rate(self.host_hit_tokens),
             "bound_hit_tokens": self.bound_hit_tokens,
+            "missed_tokens": self.missed_tokens,
             "ttft_ms_estimate": self.ttft_ms,
             "seconds": self.seconds,
         }
@@ -75,6 +79,7 @@ def result_of(
     tokens = np.array([one.tokens for one in trace.requests[:count]], dtype=np.int64)
     device = np.array(served.device_pages[:count], dtype=np.int64) * trace.page_size
     host = np.array(served.host_pages, dtype=np.int64) * trace.page_size
+    missed = served.missed_pages
     ttft = None
     if estimate is not None and count:
         times = 1e3 * estimate.seconds(tokens, device, host)
@@ -91,6 +96,7 @@ def result_of(
         device_hit_tokens=int(device.sum()),
         host_hit_tokens=int(host.sum()),
         bound_hit_tokens=None if bound_pages is None else bound_pages * trace.page_size,
+        missed_tokens=missed and {name: n * trace.page_size for name, n in missed.items()},
         ttft_ms=ttft,
         seconds=seconds,
     )

@@ -18,15 +18,20 @@ from hicache_nsa.simulate.case import Case
 from hicache_nsa.tokens import PageIds, concat_pages
 from hicache_nsa.traces import Trace
 
+REASONS = ("cold", "evicted", "flushed")  # no copy fails here, and there are whole pages only
 LOAD_TRIES = 3  # write back: the first may have to wait for saves, which end at once here
 
 
 @dataclass
 class Served:
-    """Whole pages that the requests found, one number each, complete at any moment."""
+    """Whole pages that the requests found, one number each, complete at any moment.
+
+    missed_pages: those that no tier had, by reason (``cache/losses``), once all are served.
+    """
 
     device_pages: list[int] = field(default_factory=list)
     host_pages: list[int] = field(default_factory=list)
+    missed_pages: dict[str, int] | None = None
 
     @property
     def requests(self) -> int:
@@ -37,6 +42,7 @@ class Served:
 @dataclass(frozen=True)
 class Tiers:
     """Pages of both tiers. lent: device pages that a running request has beyond the tier.
+    distinct: pages of the whole trace, each once.
 
     A device tier that is smaller than the longest prompt could not serve it. Then a request is lent
     what is missing, and at its end all beyond the tier is evicted. With no tier at all everything
@@ -46,13 +52,14 @@ class Tiers:
     device: int
     host: int
     lent: int
+    distinct: int
 
 
 def tiers_of(case: Case, page_bytes: int, trace: Trace, distinct_pages: int) -> Tiers:
     """The tiers of ``case``, none larger than all ``distinct_pages`` of the trace need."""
     device = min(case.device_bytes // page_bytes, distinct_pages)
     host = min(case.host_bytes // page_bytes, distinct_pages)
-    return Tiers(device, host, max(trace.largest_pages - device, 0))
+    return Tiers(device, host, max(trace.largest_pages - device, 0), distinct_pages)
 
 
 def serve(
@@ -83,6 +90,8 @@ def serve(
         write_policy=case.write_policy,
         write_threshold=write_threshold,
     ) as cache:
+        if isinstance(cache, SimulatedCache):
+            cache.remember(tiers.distinct)
         if 0 in flushes:
             cache.reset()
         for request in trace.requests:
@@ -95,6 +104,8 @@ def serve(
                 cache.reset()
             step(served.requests)
         cache.check()
+        stats = cache.stats()
+    served.missed_pages = {name: getattr(stats, f"missed_{name}_tokens") for name in REASONS}
     return served
 
 

@@ -238,6 +238,18 @@ def test_f50_after_a_reset_no_router_believes_in_what_is_gone(heard: bool) -> No
     assert router.listen() == {chain[0]} == hits(tier, chain)
 
 
+def test_f50_a_parent_is_announced_before_its_children() -> None:
+    tier = manager({"host_pages": 32}, events=True)
+    chain = keys("a", 16)
+    context = request("a", chain)
+    first, second = chain[:8], chain[8:]
+    for part in (first, second):
+        assert tier.prepare_store(part, context).keys_to_store == part
+    for part in (first, second):
+        tier.complete_store(set(part), context)  # as vLLM does
+    assert [key for event in tier.take_events() for key in event.keys] == chain
+
+
 def test_no_events_unless_they_are_asked_for() -> None:
     tier = manager({"host_pages": 3})
     store(tier, keys("a", 3), request("a", keys("a", 3)))

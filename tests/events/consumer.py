@@ -7,33 +7,40 @@ from itertools import pairwise
 
 import hicache_nsa as hc
 from hicache_nsa.cache import Cleared, KvEvent, Removed, Stored
+from hicache_nsa.cache.kv_events import extra_key_text
 
-Sets = dict[str, set[int]]
 Page = tuple[int | None, tuple[int, ...], str | None]  # parent, tokens, extra_key
+Sets = dict[str, dict[int, Page]]
 
 
 def cached(cache: hc.HiCache) -> Sets:
-    """What is cached, by a walk of the tree."""
+    """What is cached, by a walk of the tree: by tier the page keys, and what they stand for."""
     tree = cache.tree
-    return {
-        tier.name: {int(key) for node in tree.nodes() for key in node.page_keys[: tier.count(node)]}
-        for tier in (tree.device, tree.host)
-    }
+    found: Sets = {"device": {}, "host": {}}
+    for node in tree.nodes():
+        root = node
+        while root.parent is not None:
+            root = root.parent
+        above = None if node.parent is root else int(node.parent.page_keys[-1])
+        tokens = node.key.numpy().reshape(-1, tree.page_size).tolist()
+        for index, key in enumerate(node.page_keys.tolist()):
+            page = (above, tuple(tokens[index]), extra_key_text(root.namespace))
+            for tier in (tree.device, tree.host):
+                if index < tier.count(node):
+                    found[tier.name][key] = page
+            above = key
+    return found
 
 
 class Consumer:
-    """Applies events one after the other and refuses those that make no sense.
-
-    pages: what each key was ever said to stand for; never two things.
-    """
+    """Applies events one after the other and refuses those that make no sense."""
 
     def __init__(self) -> None:
-        self.tiers: dict[str, dict[int, int | None]] = {"device": {}, "host": {}}
-        self.pages: dict[int, Page] = {}
+        self.tiers: Sets = {"device": {}, "host": {}}
 
     @property
     def sets(self) -> Sets:
-        return {name: set(pages) for name, pages in self.tiers.items()}
+        return {name: dict(pages) for name, pages in self.tiers.items()}
 
     def apply(self, events: Iterable[KvEvent]) -> None:
         for event in events:
@@ -53,9 +60,8 @@ class Consumer:
         for index, (parent, key) in enumerate(pairwise((event.parent_key, *event.page_keys))):
             assert key is not None and 0 <= key < 1 << 64
             assert key not in resident, f"a second 'stored' of {key} in {event.tier}"
-            resident[key] = parent
-            page = (parent, event.tokens[index * size : (index + 1) * size], event.extra_key)
-            assert self.pages.setdefault(key, page) == page, f"{key} stands for two pages"
+            tokens = event.tokens[index * size : (index + 1) * size]
+            resident[key] = (parent, tokens, event.extra_key)
 
     def _remove(self, event: Removed) -> None:
         resident = self.tiers[event.tier]
@@ -63,5 +69,5 @@ class Consumer:
         for key in reversed(event.page_keys):
             assert key in resident, f"{key} was not in {event.tier}"
             del resident[key]
-        left = set(event.page_keys) & set(resident.values())
+        left = set(event.page_keys) & {parent for parent, _, _ in resident.values()}
         assert not left, f"{left} went before what lies below"

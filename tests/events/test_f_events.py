@@ -115,6 +115,38 @@ def test_f50_a_parent_comes_before_its_children_and_goes_after_them() -> None:
         assert len(gone) == 6 and set(gone[-2:]) == set(first["host"].page_keys[:2])
 
 
+def test_f50_a_load_in_parts_is_told_in_parts() -> None:
+    """A load brings 8 tokens of N(16), another one the rest."""
+    with CaseCache(32, 32) as c:
+        c.put_on_host(N)
+        told = Told(c)
+        (host,) = told()
+        for part in (slice(0, 2), slice(2, 4)):
+            load = c.load_back(c.match_prefix(N), max_tokens=8)
+            assert c.drain(LONG) and load.error is None
+            (event,) = told()
+            assert event.page_keys == host.page_keys[part]
+            c.release(load)
+        assert event.parent_key == host.page_keys[1] and event.tokens == tuple(N[8:])
+        c.evict_device(4)
+        (gone,) = told()
+        assert gone == Removed("device", host.page_keys[3:])
+
+
+def test_f50_what_a_node_gets_back_goes_on_from_what_it_kept() -> None:
+    with CaseCache(32, 32) as c:
+        c.put(N)
+        assert c.drain(LONG)
+        told = Told(c)
+        keys = told()[0].page_keys
+        c.evict_device(8)
+        assert told() == [Removed("device", keys[2:])]
+        c.put(N)
+        (event,) = told()
+        assert (event.page_keys, event.parent_key) == (keys[2:], keys[1])
+        assert event.tokens == tuple(N[8:])
+
+
 def test_f50_a_failed_copy_stores_nothing() -> None:
     with CaseCache(32, 32) as c:
         told = Told(c)

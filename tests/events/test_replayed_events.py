@@ -76,7 +76,7 @@ def test_what_an_earlier_process_left_is_told_first(memory_folder: Path) -> None
         before = consumer.sets["host"]
     with KeptCache(memory_folder / "pool") as kept:
         consumer.apply([Cleared(), *kept.cache.record_events().take()])
-        assert consumer.sets == {"device": set(), "host": before} == cached(kept.cache)
+        assert consumer.sets == {"device": {}, "host": before} == cached(kept.cache)
         assert len(before) == 20
 
 

@@ -23,6 +23,7 @@ KNOBS = re.findall(r"^\| `(\w+)` \| .* \| (.+?) \| .* \|$", TEXT, re.MULTILINE)
 MEMORY = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
 MEMORY_ROWS = re.findall(r"^\| `(\w+)` \| .+? \| (.+?) \| .* \|$", MEMORY, re.MULTILINE)
 RANKS = (ROOT / "docs" / "ranks.md").read_text(encoding="utf-8")
+EVENTS = (ROOT / "docs" / "events.md").read_text(encoding="utf-8")
 SHOWN_FILE = "/dev/shm/hicache-docs"
 
 
@@ -65,6 +66,11 @@ def test_the_block_of_ranks_runs_alone() -> None:
     pytest.importorskip("torch")
     assert RANKS.count("```") == 2 * len(blocks(RANKS)) == 2
     run_blocks(RANKS)
+
+
+def test_the_blocks_of_events_run_one_after_the_other() -> None:
+    assert len(blocks(EVENTS)) == 2 and EVENTS.count("```") == 4
+    run_blocks(EVENTS)
 
 
 def test_every_write_and_eviction_policy_is_named() -> None:

@@ -46,6 +46,8 @@ class HiCacheOffloadingManager(OffloadingManager):
         self._reported = False
         self._events: list[OffloadingEvent] | None = [] if enable_events else None
         self._announced: set[OffloadKey] = set()  # as stored, and not as removed since
+        self._places: dict[OffloadKey, int] = {}  # of keys being stored: parents before children
+        self._prepared = 0
 
     def on_new_request(self, req_context: ReqContext) -> RequestOffloadingContext:
         """vLLM's default: what is computed is offered as it comes, hits are not offered again."""
@@ -88,6 +90,10 @@ class HiCacheOffloadingManager(OffloadingManager):
             return None
         remember(chain, req_context)
         self._announce(store.evicted, removed=True)
+        if self._events is not None:
+            for key in store.keys:
+                self._prepared += 1
+                self._places[key] = self._prepared
         return PrepareStoreOutput(
             keys_to_store=store.keys,
             store_spec=HostChunkSpec(store.chunks),
@@ -97,9 +103,10 @@ class HiCacheOffloadingManager(OffloadingManager):
     def complete_store(
         self, keys: Collection[OffloadKey], req_context: ReqContext, success: bool = True
     ) -> None:
-        """Every worker has stored them (or not)."""
+        """Every worker has stored them (or not). vLLM has them in a set: in no order."""
         dropped = self._host.stored(keys, success)
-        self._announce([key for key in keys if key not in dropped], removed=False)
+        in_order = sorted(keys, key=lambda key: self._places.pop(key, 0))
+        self._announce([key for key in in_order if key not in dropped], removed=False)
         self._announce([key for key in dropped if key not in keys], removed=True)
 
     def on_schedule_end(self, context: Any) -> None:
@@ -109,6 +116,7 @@ class HiCacheOffloadingManager(OffloadingManager):
     def reset_cache(self) -> None:
         """Empty. vLLM has the workers finish what is in flight before they get anything new."""
         self._host.reset()
+        self._places.clear()
         self._announce(list(self._announced), removed=True)
 
     def take_events(self) -> Iterable[OffloadingEvent]:

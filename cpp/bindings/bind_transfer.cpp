@@ -161,6 +161,9 @@ void bind_engine(nb::module_& m) {
             "stream"_a, nb::sig("def record(self, stream: int) -> Fence | None"),
             "A fence behind what is queued on that stream of the device; None if it is complete.")
         .def_prop_ro(
+            "timeline", [](const EngineHandle& self) { return self.engine->timeline(); },
+            "Its copies and the waits for them, once started. Lives on after close().")
+        .def_prop_ro(
             "warning", [](const EngineHandle& self) { return self.engine->warning(); },
             "What works less well than it could; empty if nothing does.")
         .def(

@@ -67,6 +67,7 @@ void bind_page_index(nb::module_& module);
 void bind_tokens(nb::module_& module);
 void bind_streams(nb::module_& module);
 void bind_link(nb::module_& module);
+void bind_timeline(nb::module_& module);
 void bind_transfer(nb::module_& module);
 void bind_tree(nb::module_& module);
 

@@ -58,6 +58,7 @@ NB_MODULE(_core, m) {
     bind_tokens(m);
     bind_streams(m);
     bind_link(m);
+    bind_timeline(m);
     bind_transfer(m);
     bind_tree(m);
 }

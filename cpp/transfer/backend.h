@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/host_memory.h"
+#include "core/timeline.h"
 #include "transfer/copy_geometry.h"
 #include "transfer/copy_job.h"
 #include "transfer/copy_options.h"
@@ -53,6 +54,7 @@ struct BackendSetup {
     std::array<std::shared_ptr<TransferCounters>, 2> counters;  // by direction
     int64_t layer_bytes;  // of a page, the largest of its layers
     CopyOptions options;
+    std::shared_ptr<Timeline> timeline{};  // what happened when; nullptr: nobody records
 };
 
 // device: "cpu", "cuda", "cuda:1", ...

@@ -6,31 +6,44 @@
 #include <utility>
 
 #include "core/errors.h"
+#include "core/nvtx_range.h"
+#include "core/timeline.h"
 #include "core/waiting.h"
 
 namespace hicache {
 namespace {
 
-double now() {
-    const auto since = std::chrono::steady_clock::now().time_since_epoch();
-    return std::chrono::duration<double>(since).count();
+constexpr double kNanosecond = 1e-9;
+
+int64_t nanoseconds_of(SteadyTime time) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
 }  // namespace
 
-CopyJob::CopyJob(CopyOrder order, int num_layers, std::shared_ptr<TransferCounters> counters)
+CopyJob::CopyJob(CopyOrder order, int num_layers, std::shared_ptr<TransferCounters> counters,
+                 std::shared_ptr<Timeline> timeline)
     : order_(std::move(order)),
       counters_(std::move(counters)),
       positions_(static_cast<size_t>(num_layers), -1),
+      trace_(std::move(timeline), order_),
       landed_(order_.layers.size(), false) {
     for (size_t i = 0; i < order_.layers.size(); ++i) {
         positions_[static_cast<size_t>(order_.layers[i])] = static_cast<int>(i);
     }
+    if (trace_.on()) trace_.submitted(steady_nanoseconds());
 }
 
 void CopyJob::start() {
     std::lock_guard lock(mutex_);
-    started_ = now();
+    started_ = steady_nanoseconds();
+    trace_.seen_by_host(gate_ != nullptr);
+    trace_.started(started_);
+}
+
+void CopyJob::goes(Way way) {
+    std::lock_guard lock(mutex_);
+    trace_.goes(name(way));
 }
 
 void CopyJob::expect_end(SteadyTime end, DueTime::Duration takes) {
@@ -41,14 +54,28 @@ void CopyJob::expect_end(SteadyTime end, DueTime::Duration takes) {
     if (due_.awaited()) done_changed_.notify_all();
 }
 
-void CopyJob::layers_landed(int first, int last) {
+void CopyJob::began(SteadyTime at) {
+    std::lock_guard lock(mutex_);
+    trace_.began(nanoseconds_of(at));
+}
+
+void CopyJob::stream_waited(int position, uintptr_t stream, SteadyTime begin, SteadyTime end) {
+    std::lock_guard lock(mutex_);
+    trace_.waited(position, nanoseconds_of(begin), nanoseconds_of(end), stream);
+}
+
+void CopyJob::layers_landed(int first, int last, std::optional<SteadyTime> at) {
     {
         std::lock_guard lock(mutex_);
+        // Before anyone can see it: nobody computes on a layer before it has landed.
+        int64_t landed = at ? nanoseconds_of(*at) : 0;  // 0: nobody records it
+        if (!at && trace_.on()) landed = steady_nanoseconds();
         std::fill(landed_.begin() + first, landed_.begin() + last, true);
         int reached = in_order_.load(std::memory_order_relaxed);
         while (reached < static_cast<int>(landed_.size()) && landed_[reached])
             ++reached;
         in_order_.store(reached, std::memory_order_release);
+        if (landed > 0) trace_.landed(first, last, landed, gate_ != nullptr && !at);
     }
     landed_changed_.notify_all();
 }
@@ -62,10 +89,12 @@ void CopyJob::finish(std::optional<std::string> error, int64_t pages_copied) {
         }
         counters_->verified(verdict.verified, static_cast<int64_t>(verdict.corrupt.size()));
     }
-    const double seconds = seconds_since_start();
+    const int64_t ended = steady_nanoseconds();
+    const double seconds = seconds_until(ended);
     counters_->finished(error.has_value(), pages_copied, pages_copied * order_.page_bytes, seconds);
     {
         std::lock_guard lock(mutex_);
+        trace_.ended(ended, pages_copied, error);
         error_ = std::move(error);
         pages_copied_ = pages_copied;
         seconds_ = seconds;
@@ -129,15 +158,22 @@ bool CopyJob::wait_layer(int layer, Timeout timeout, bool goes_on) {
     if (position < 0 || position_done(position) || done()) return true;
     process_.require_same("ticket");
     if (timeout && !(*timeout > 0)) return false;
+    return wait_position(position, timeout, goes_on);
+}
+
+bool CopyJob::wait_position(int position, Timeout timeout, bool goes_on) {
+    const NvtxRange range("wait for layer ", order_.layers[static_cast<size_t>(position)]);
     const auto over = [&] { return position_done(position) || done(); };
     std::unique_lock lock(mutex_);
-    if (!counters_->time_waits()) return wait_until_ready(landed_changed_, lock, timeout, over);
     if (over()) return true;
-    const SteadyTime from = std::chrono::steady_clock::now();
-    const bool landed = wait_until_ready(landed_changed_, lock, timeout, over);
-    lock.unlock();
-    counters_->waited(std::chrono::steady_clock::now() - from, goes_on);
-    return landed;
+    if (!counters_->time_waits() && !trace_.on())
+        return wait_until_ready(landed_changed_, lock, timeout, over);
+    const int64_t begin = steady_nanoseconds();
+    const bool ready = wait_until_ready(landed_changed_, lock, timeout, over);
+    const int64_t end = steady_nanoseconds();
+    trace_.waited(position, begin, end, std::nullopt);
+    if (counters_->time_waits()) counters_->waited(std::chrono::nanoseconds(end - begin), goes_on);
+    return ready;
 }
 
 void CopyJob::wait_layer_on_stream(int layer, uintptr_t stream) {
@@ -146,6 +182,7 @@ void CopyJob::wait_layer_on_stream(int layer, uintptr_t stream) {
     if (gate_) gate_->check_stream(stream);
     if (position < 0 || position_done(position) || done()) return;
     if (!gate_) bad_state("This device has no streams: wait for layer ", layer, " on the host.");
+    const NvtxRange range("wait for layer on stream ", layer);
     gate_->enqueue_wait(position, stream);
 }
 
@@ -156,9 +193,9 @@ std::vector<int64_t> CopyJob::corrupt() const {
     if (!done() || !order_.digests) return {};
     return order_.digests->verdict().corrupt;  // no longer written once done
 }
-double CopyJob::seconds_since_start() const {
+double CopyJob::seconds_until(int64_t ended) const {
     std::lock_guard lock(mutex_);
-    return started_ > 0 ? now() - started_ : 0;
+    return started_ > 0 ? static_cast<double>(ended - started_) * kNanosecond : 0;
 }
 double CopyJob::seconds() const {
     return done() ? seconds_ : 0;

@@ -18,6 +18,7 @@
 #include "core/process.h"
 #include "transfer/copy_digests.h"
 #include "transfer/copy_plan.h"
+#include "transfer/copy_trace.h"
 #include "transfer/direction.h"
 #include "transfer/due_time.h"
 #include "transfer/stream_gate.h"
@@ -43,7 +44,9 @@ struct CopyOrder {
 
 class CopyJob {
   public:
-    CopyJob(CopyOrder order, int num_layers, std::shared_ptr<TransferCounters> counters);
+    // timeline: nullptr: nobody records what becomes of it.
+    CopyJob(CopyOrder order, int num_layers, std::shared_ptr<TransferCounters> counters,
+            std::shared_ptr<Timeline> timeline = nullptr);
 
     [[nodiscard]] const CopyOrder& order() const { return order_; }
 
@@ -51,11 +54,18 @@ class CopyJob {
     // How device streams wait for layers. Requires: called before a ticket of the job exists.
     void set_gate(std::shared_ptr<StreamGate> gate) { gate_ = std::move(gate); }
     void start();
+    // How the bytes go, for the timeline.
+    void goes(Way way);
     // All of it should have landed at `end`, having taken that long. At most once.
     void expect_end(SteadyTime end, DueTime::Duration takes);
     [[nodiscard]] const DueTime& due() const { return due_; }
+    // For the timeline: when the device began to copy. At most once, before a layer lands.
+    void began(SteadyTime at);
     // The bytes of order().layers at positions [first, last) are in place. In any order, once each.
-    void layers_landed(int first, int last);
+    // at: when they were, if that is not now; for the timeline.
+    void layers_landed(int first, int last, std::optional<SteadyTime> at = std::nullopt);
+    // For the timeline: a stream stood still for the layer at that position.
+    void stream_waited(int position, uintptr_t stream, SteadyTime begin, SteadyTime end);
     // The copy has ended. error: why it failed; pages that are not what was saved are an error,
     // too. The counters change before anyone can see the end.
     void finish(std::optional<std::string> error, int64_t pages_copied);
@@ -81,7 +91,9 @@ class CopyJob {
   private:
     [[nodiscard]] int position_of(int layer) const;
     [[nodiscard]] bool position_done(int position) const;
-    [[nodiscard]] double seconds_since_start() const;  // 0 before it
+    [[nodiscard]] double seconds_until(int64_t ended) const;  // from the start on; 0 without one
+    // As wait_layer(), of a layer that is part of the copy and has not landed.
+    bool wait_position(int position, Timeout timeout, bool goes_on);
     // Without sleep, while the copy is due.
     void look_for_end(SteadyTime limit) const;
 
@@ -92,6 +104,7 @@ class CopyJob {
     std::vector<int> positions_;  // by layer: place in order().layers, -1 = not part of the copy
 
     mutable std::mutex mutex_;
+    CopyTrace trace_;
     std::condition_variable landed_changed_;
     std::condition_variable done_changed_;  // of its own: layers do not wake who waits for the end
     std::vector<bool> landed_;              // by position
@@ -100,7 +113,7 @@ class CopyJob {
     DueTime due_;
     std::optional<std::string> error_;  // set before done
     int64_t pages_copied_ = 0;
-    double started_ = 0;
+    int64_t started_ = 0;  // nanoseconds of the steady clock; 0: not yet
     double seconds_ = 0;
 };
 

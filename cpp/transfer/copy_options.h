@@ -38,7 +38,7 @@ struct CopyOptions {
     int64_t staging_bytes = 0;    // device memory of a direction's staging ring, 0 = default
     std::shared_ptr<const LinkCurve> link_curve{};  // what the link does, nullptr = a typical one
     Verify verify = Verify::kOff;
-    bool time_waits = true;  // measure how long layers are waited for
+    bool time_waits = true;                  // measure how long layers are waited for
     std::shared_ptr<DigestTable> digests{};  // of the host pool; nullptr: the engine's own, if any
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/errors.h"
+#include "core/nvtx_range.h"
 
 namespace hicache {
 namespace {
@@ -85,12 +86,14 @@ TransferEngine::TransferEngine(const PoolFormat& format, const std::string& devi
       verify_(options.verify),
       counters_{std::make_shared<TransferCounters>(options.time_waits),
                 std::make_shared<TransferCounters>(options.time_waits)},
+      timeline_(std::make_shared<Timeline>()),
       backend_(
           create_backend(device, {fit(format, device_pages, device_buffers, host_, layout, options),
                                   host_,
                                   {counters_[0], counters_[1]},
                                   largest_layer(format),
-                                  complete(options, layout)})),
+                                  complete(options, layout),
+                                  timeline_})),
       digests_(table_of(options, layout)),
       hazards_(layout.num_pages(), device_pages) {}
 
@@ -150,6 +153,9 @@ Ticket TransferEngine::submit(Direction direction, std::span<const int64_t> host
                               const std::optional<std::vector<int>>& layers,
                               std::vector<FencePtr> after, CopyHints hints) {
     process_.require_same("transfer engine");
+    const NvtxRange range(direction == Direction::kHostToDevice ? "submit h2d copy of pages "
+                                                                : "submit d2h copy of pages ",
+                          static_cast<int64_t>(host_pages.size()));
     auto order = checked_layers(layers);
     const int64_t page_bytes = bytes_of(order);
     const int d = index(direction);
@@ -174,7 +180,7 @@ Ticket TransferEngine::submit(Direction direction, std::span<const int64_t> host
         CopyOrder{direction, std::move(plan), std::move(order), layerwise, beside_compute,
                   std::move(after), pages, page_bytes, failure.has_value(), sequence, wait_for,
                   std::move(digests)},
-        format_.num_layers(), counters_[d]);
+        format_.num_layers(), counters_[d], timeline_);
     counters_[d]->submitted(runs);
     if (empty) {
         job->finish(std::nullopt, 0);

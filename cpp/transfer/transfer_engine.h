@@ -25,6 +25,7 @@
 #include "core/host_layout.h"
 #include "core/host_memory.h"
 #include "core/process.h"
+#include "core/timeline.h"
 #include "transfer/backend.h"
 #include "transfer/device_buffer.h"
 #include "transfer/direction.h"
@@ -72,6 +73,9 @@ class TransferEngine {
     [[nodiscard]] int64_t in_flight(Direction direction) const;
     [[nodiscard]] TransferTotals totals(Direction direction) const;
 
+    // Records its copies and the waits for them, once started; outlives the engine.
+    [[nodiscard]] const std::shared_ptr<Timeline>& timeline() const { return timeline_; }
+
     // What works less well than it could, for the user to know; empty if nothing does.
     [[nodiscard]] std::string warning() const { return backend_->warning(); }
 
@@ -98,6 +102,7 @@ class TransferEngine {
     HostMemory host_;
     const Verify verify_;
     std::array<std::shared_ptr<TransferCounters>, 2> counters_;
+    const std::shared_ptr<Timeline> timeline_;
     std::unique_ptr<Backend> backend_;
     const std::shared_ptr<DigestTable> digests_;  // nullptr: nobody keeps any
 

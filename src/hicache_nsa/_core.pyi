@@ -482,6 +482,107 @@ class LinkCurve:
     def measure(device: str) -> LinkCurve:
         """Measures 'cuda' or 'cuda:<n>', in less than a second."""
 
+def measure_timeline(times: int) -> dict[str, float]:
+    """Nanoseconds of the parts of a record, the mean of so many calls."""
+
+def nvtx_attached() -> bool:
+    """Whether a profiler asked for NVTX ranges."""
+
+class TimelineSpan:
+    """
+    A named piece of time on a track. Times are nanoseconds of the monotonic clock; numbers are -1 where they say nothing.
+    """
+
+    @property
+    def track(self) -> str: ...
+
+    @property
+    def kind(self) -> str:
+        """call, queued, copy, layers or wait."""
+
+    @property
+    def seen_by_host(self) -> bool:
+        """
+        The times are those at which a thread of the host saw what a device had done.
+        """
+
+    @property
+    def begin(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
+
+    @property
+    def thread(self) -> int:
+        """The system's number of the thread."""
+
+    @property
+    def stream(self) -> int | None:
+        """Handle of the stream, of a stream's wait."""
+
+    @property
+    def copy(self) -> int:
+        """Number of the copy in its direction, from 1."""
+
+    @property
+    def first_layer(self) -> int: ...
+
+    @property
+    def last_layer(self) -> int: ...
+
+    @property
+    def pages(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def way(self) -> str:
+        """direct, kernel or staged; empty on a CPU."""
+
+    @property
+    def text(self) -> str:
+        """Name of a call; why a copy failed, else empty."""
+
+class Timeline:
+    """A bounded ring of spans; off until it is started."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def on(self) -> bool:
+        """Whether spans are recorded."""
+
+    def start(self, capacity: int) -> None:
+        """
+        Forgets what was recorded and records from now on, the last `capacity` spans.
+        """
+
+    def stop(self) -> None:
+        """Records no more; what was recorded stays."""
+
+    def begin_call(self, name: str) -> int:
+        """
+        Opens an NVTX range, and returns now in nanoseconds; 0 while nothing is recorded.
+        """
+
+    def end_call(self, track: str, name: str, begin: int) -> None:
+        """
+        Records what began there, and closes the range. In the thread that began it.
+        """
+
+    def add(self, track: str, name: str, begin: int, end: int) -> None:
+        """
+        Records a span that was measured elsewhere, in nanoseconds of the monotonic clock.
+        """
+
+    def spans(self) -> list[TimelineSpan]:
+        """What is there, in the order it was recorded."""
+
+    @property
+    def dropped(self) -> int:
+        """Spans that newer ones took the place of."""
+
 class DeviceBuffer:
     """One (buffer, layer) of a device pool."""
 
@@ -573,6 +674,12 @@ class TransferEngine:
     def record(self, stream: int) -> Fence | None:
         """
         A fence behind what is queued on that stream of the device; None if it is complete.
+        """
+
+    @property
+    def timeline(self) -> Timeline:
+        """
+        Its copies and the waits for them, once started. Lives on after close().
         """
 
     @property

@@ -23,6 +23,7 @@ from hicache_nsa.pools import DevicePool, HostPool, native_format
 from hicache_nsa.streams import Stream, host_fence
 from hicache_nsa.ticket import Ticket as Ticket
 from hicache_nsa.ticket import seconds_of as seconds_of
+from hicache_nsa.timeline import Timeline
 from hicache_nsa.tokens import PageIds, int64_array
 
 IO_BACKENDS = ("auto", "kernel", "direct", "staged")
@@ -71,6 +72,7 @@ class TransferEngine:
         reads a clock twice; on a GPU a wait for layers that have not landed records an event on the
         waiting stream, and the events behind layers keep the time. False counts none.
     wait_ready: until all of the host pool is. False: see ``HostPool.begin_service``.
+    timeline: records copies and waits for layers once ``timeline.start()`` is called.
     An engine that is dropped without ``close()`` finishes its copies first: they use its pools.
 
     Raises:
@@ -140,6 +142,7 @@ class TransferEngine:
             )
         except RuntimeError as error:
             raise HiCacheError(str(error)) from error
+        self.timeline = Timeline(self._native.timeline)
         if self._native.warning:
             warnings.warn(self._native.warning, RuntimeWarning, stacklevel=2)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import time
 from typing import Any
 
@@ -290,3 +291,40 @@ def test_a_load_back_of_a_cache() -> None:
             if not fails:
                 assert cache.evict_device(8) == 8
         cache.check()
+
+
+@ways
+@pytest.mark.parametrize("counted", [True, False])
+def test_waits_and_layers_are_on_the_timeline(way: str, counted: bool) -> None:
+    """With the device's times, which are those of the host's clock but for some microseconds."""
+    off = 200_000  # nanoseconds that we grant
+    stream = torch.cuda.Stream()
+    with Pools(MANY, device_pages=40, host_pages=40, io_backend=way, time_waits=counted) as pools:
+        pools.engine.timeline.start()
+        pools.engine.hold("h2d")
+        submitted = time.monotonic_ns()
+        load = pools.engine.load(list(range(40)), list(range(40)))
+        for layer in range(61):
+            load.wait_layer(layer, stream)
+        stay_held()
+        released = time.monotonic_ns()
+        pools.engine.release("h2d")
+        assert load.wait(LONG)
+        over = time.monotonic_ns()
+        spans = pools.engine.timeline.spans()
+        waits = [span for span in spans if span.kind == "wait"]
+        groups = [span for span in spans if span.kind == "layers"]
+        assert waits and groups
+        assert all(span.stream == stream.cuda_stream for span in waits)
+        waited = sum(span.end - span.begin for span in waits)
+        assert waited >= HELD_NS
+        assert waits_of(pools.engine) == ((len(waits), waited) if counted else (0, 0))
+        assert submitted - off <= waits[0].begin <= released - HELD_NS + off
+        assert all(span.end <= over + off for span in waits)
+        layers = [layer for g in groups for layer in range(g.first_layer, g.last_layer + 1)]
+        assert layers == list(range(61))
+        assert not any(span.seen_by_host for span in groups)
+        assert groups[0].begin >= released - off
+        assert all(a.end <= b.end + off for a, b in itertools.pairwise(groups))
+        ends = {layer: g.end for g in groups for layer in range(g.first_layer, g.last_layer + 1)}
+        assert all(abs(span.end - ends[span.first_layer]) <= off for span in waits)

@@ -18,9 +18,9 @@ def test_example_runs(example: Path, tmp_path: Path) -> None:
     assert run.stderr == ""
 
 
-def test_the_timeline_is_current() -> None:
-    code = "import timeline; print(timeline.picture(), end='')"
+def test_the_drawing_of_a_request_is_current() -> None:
+    code = "import request; print(request.picture(), end='')"
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT / "docs", capture_output=True, text=True, check=True
     )
-    assert run.stdout == (ROOT / "docs" / "timeline.svg").read_text(encoding="utf-8")
+    assert run.stdout == (ROOT / "docs" / "request.svg").read_text(encoding="utf-8")

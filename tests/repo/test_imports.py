@@ -13,7 +13,7 @@ ORDER = (
     ("sizes", "histogram", "cuda_streams", "link_curve"),
     ("formats",),
     ("streams", "tensors", "tokens", "engine_options"),
-    ("hashing", "overlap", "ticket"),
+    ("hashing", "overlap", "ticket", "timeline"),
     ("memory_budget",),
     ("pools",),
     ("page_index",),

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/cuda/cuda_call.h"
+#include "core/nvtx_range.h"
 #include "transfer/fence_wait.h"
 #include "transfer/way_choice.h"
 
@@ -83,7 +84,8 @@ void CudaLane::submit(std::shared_ptr<CopyJob> job) {
     std::optional<std::string> error;
     try {
         gate = std::make_shared<LayerGate>(
-            shared_.events, shared_.setup.options.time_waits ? shared_.timed : nullptr,
+            shared_.events,
+            shared_.setup.options.time_waits || recording() ? shared_.timed : nullptr,
             shared_.waiters, holds_, static_cast<int>(job->order().layers.size()));
         job->set_gate(gate);
     } catch (const std::exception& failure) {  // the copy has a number: it ends in its turn
@@ -91,7 +93,7 @@ void CudaLane::submit(std::shared_ptr<CopyJob> job) {
     }
     Lock lock(shared_.mutex);
     const bool idle = waiting_.empty() && queued_.empty();
-    waiting_.push_back({std::move(job), std::move(gate), nullptr, nullptr, nullptr,
+    waiting_.push_back({std::move(job), std::move(gate), nullptr, nullptr, nullptr, nullptr,
                         std::move(error), std::nullopt});
     if (idle && queued_at_once(waiting_.front())) {
         queue_first(lock, std::nullopt);
@@ -212,11 +214,16 @@ CudaLane::Queued CudaLane::queue(const Queued& waiting, std::optional<std::strin
     Queued queued = waiting;
     if (!queued.error) queued.error = std::move(error);
     const CopyOrder& order = queued.job->order();
+    const NvtxRange range(
+        direction_ == Direction::kHostToDevice ? "queue h2d copy " : "queue d2h copy ",
+        order.sequence);
     if (queued.error || order.plan.num_pages() == 0) return queued;
     try {
         order_after_fences(order, stream_);
         const auto [choice, estimate] = waiting.planned ? *waiting.planned : plan(order);
         expect_end(*queued.job, estimate.total);
+        if (recording())
+            queued.began = std::make_shared<PooledEvent>(shared_.timed->record(stream_));
         queue_bytes(queued, choice);
     } catch (const std::exception& failure) {
         queued.error = failure.what();
@@ -234,6 +241,7 @@ void CudaLane::queue_bytes(Queued& copy, const WayChoice& choice) {
         digests_->begin(order, *copy.gate, copy.digests);
     }
     const auto [way, group_layers] = choice;
+    copy.job->goes(way);
     take(way, pinned(order)).queue(order, group_layers, stream_, *copy.gate, copy.held);
     if (digests_) digests_->end(order, *copy.digests);
 }
@@ -250,7 +258,7 @@ void CudaLane::finish_copies() {
         if (copy.gate) {
             const SteadyTime ended = std::chrono::steady_clock::now();
             copy.gate->open();
-            count_waits(copy.gate->waits().end(), ended);
+            note_waits(*copy.job, copy.gate->waits().end(), ended);
         }
         copy.held.reset();
         copy.digests.reset();
@@ -268,8 +276,7 @@ void CudaLane::wait_landed(Queued& copy) {
             const auto layers = static_cast<int>(order.layers.size());
             for (int position = 0; position < layers;) {
                 const int next = copy.gate->wait_landed(position, copy.job->due());
-                if (!order.fails) copy.job->layers_landed(position, next);
-                count_waits(copy.gate->waits().take(position, next), {});
+                land(copy, position, next);
                 position = next;
             }
             if (copy.digests) {
@@ -283,19 +290,43 @@ void CudaLane::wait_landed(Queued& copy) {
     if (copy.error && order.digests) order.digests->fail(order.plan);
 }
 
-void CudaLane::count_waits(const std::vector<StreamWaits::Wait>& waits, SteadyTime ended) {
+bool CudaLane::recording() const {
+    return shared_.setup.timeline && shared_.setup.timeline->on();
+}
+
+void CudaLane::land(Queued& copy, int first, int last) {
+    std::optional<SteadyTime> at;
+    if (recording()) {
+        if (const auto began = copy.began ? shared_.clock.time_of(*copy.began) : std::nullopt)
+            copy.job->began(*began);
+        copy.began.reset();
+        if (const auto landed = copy.gate->waits().landed(first))
+            at = shared_.clock.time_of(*landed);
+    }
+    if (!copy.job->order().fails) copy.job->layers_landed(first, last, at);
+    note_waits(*copy.job, copy.gate->waits().take(first, last), {});
+}
+
+void CudaLane::note_waits(CopyJob& job, const std::vector<StreamWaits::Wait>& waits,
+                          SteadyTime ended) {
+    TransferCounters& counters = *shared_.setup.counters[index(direction_)];
     std::vector<uintptr_t> released;  // streams that were let go at the end, from their first wait
     for (const StreamWaits::Wait& wait : waits) {
+        std::optional<SteadyTime> arrived;
         std::optional<std::chrono::nanoseconds> waited;
         if (wait.landed) {
             waited = time_between(wait.arrival, *wait.landed);
         } else if (std::ranges::find(released, wait.stream) == released.end()) {
             released.push_back(wait.stream);
-            if (const auto arrived = shared_.clock.time_of(wait.arrival)) waited = ended - *arrived;
+            arrived = shared_.clock.time_of(wait.arrival);
+            if (arrived) waited = ended - *arrived;
         }
-        if (!waited || waited->count() <= 0)
-            continue;  // the stream came later, or is not there yet
-        shared_.setup.counters[index(direction_)]->waited(*waited);
+        // Else the stream came when the layer had landed, or is not there yet.
+        if (!waited || waited->count() <= 0) continue;
+        if (counters.time_waits()) counters.waited(*waited);
+        if (!recording()) continue;
+        if (!arrived) arrived = shared_.clock.time_of(wait.arrival);
+        if (arrived) job.stream_waited(wait.position, wait.stream, *arrived, *arrived + *waited);
     }
 }
 

@@ -91,6 +91,7 @@ class CudaLane {
         std::shared_ptr<LayerGate> gate;
         std::shared_ptr<void> held;            // what the way needs until the end
         std::shared_ptr<DigestRun> digests{};  // nullptr: none are taken
+        std::shared_ptr<PooledEvent> began;    // before its first byte; nullptr: nobody records
         std::shared_ptr<PooledEvent> last;     // behind what was queued of a copy that failed
         std::optional<std::string> error;
         std::optional<PlannedWay> planned;  // none yet: queue() plans
@@ -117,9 +118,12 @@ class CudaLane {
     [[nodiscard]] CopyWay& take(Way way, bool pinned);
     void finish_copies();
     void wait_landed(Queued& copy);
-    // Counts what streams waited for layers. ended: when the copy ended, for layers that were never
-    // queued.
-    void count_waits(const std::vector<StreamWaits::Wait>& waits, SteadyTime ended);
+    [[nodiscard]] bool recording() const;  // a timeline
+    // The layers at [first, last) have landed.
+    void land(Queued& copy, int first, int last);
+    // Counts and records what streams waited for layers. ended: when the copy ended, for layers
+    // that were never queued.
+    void note_waits(CopyJob& job, const std::vector<StreamWaits::Wait>& waits, SteadyTime ended);
     void end(Queued& copy);
 
     LaneShared& shared_;

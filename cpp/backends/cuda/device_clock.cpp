@@ -1,6 +1,7 @@
 #include "backends/cuda/device_clock.h"
 
 #include <exception>
+#include <thread>
 #include <utility>
 
 #include "backends/cuda/cuda_call.h"
@@ -31,14 +32,17 @@ DeviceClock::~DeviceClock() {
 
 std::optional<DeviceClock::Base> DeviceClock::look(SteadyTime limit) {
     using Clock = std::chrono::steady_clock;
-    const SteadyTime before = Clock::now();
+    SteadyTime before = Clock::now();  // it completes later than that
     PooledEvent event = events_->record(stream_);
     for (;;) {
+        const SteadyTime asked = Clock::now();
         const cudaError_t status = cudaEventQuery(event.get());
         const SteadyTime after = Clock::now();
         if (accept(status))
             return Base{std::move(event), before + (after - before) / 2, after - before};
         if (status != cudaErrorNotReady || after >= limit) return std::nullopt;
+        before = asked;
+        std::this_thread::yield();
     }
 }
 

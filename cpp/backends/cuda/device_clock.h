@@ -40,7 +40,7 @@ class DeviceClock {
 
   private:
     static constexpr std::chrono::milliseconds kFresh{250};  // a clock 20 ppm off is 5 us off then
-    static constexpr std::chrono::milliseconds kPatience{5};
+    static constexpr std::chrono::milliseconds kPatience{20};
     static constexpr std::chrono::seconds kRetry{1};
     static constexpr int kTries = 3;
 

@@ -41,6 +41,11 @@ void StreamWaits::queued(int first, int last, const std::shared_ptr<PooledEvent>
     std::fill(landed_.begin() + first, landed_.begin() + last, landed);
 }
 
+std::shared_ptr<PooledEvent> StreamWaits::landed(int position) {
+    std::lock_guard lock(mutex_);
+    return landed_[position];
+}
+
 std::vector<StreamWaits::Wait> StreamWaits::take(int first, int last) {
     std::vector<Wait> taken;
     std::lock_guard lock(mutex_);

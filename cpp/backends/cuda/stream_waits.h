@@ -44,6 +44,8 @@ class StreamWaits {
     void arrive(int position, uintptr_t stream) noexcept;
     // The layers at [first, last) are queued, and the event behind them. Each once.
     void queued(int first, int last, const std::shared_ptr<PooledEvent>& landed);
+    // The event behind that layer; nullptr if it is not queued or nothing is measured.
+    [[nodiscard]] std::shared_ptr<PooledEvent> landed(int position);
     // The waits for layers at [first, last); they are not kept here any more.
     [[nodiscard]] std::vector<Wait> take(int first, int last);
     // All that are left; from now on nothing is measured.

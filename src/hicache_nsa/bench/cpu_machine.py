@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hicache_nsa.bench.machine import BOTH, Queue
 from hicache_nsa.errors import HiCacheError
+from hicache_nsa.streams import Stream
 from hicache_nsa.tokens import PageIds
 
 Bytes = NDArray[np.uint8]
@@ -23,6 +24,21 @@ CALIBRATING = 50  # products that are timed for it
 _memcpy = ctypes.CDLL(None).memcpy  # a plain foreign call: the GIL is released
 _memcpy.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _memcpy.restype = ctypes.c_void_p
+
+
+class CpuMarks:
+    """Moments at which the caller was there; see ``Marks``."""
+
+    def __init__(self) -> None:
+        self._times: list[int] = []
+
+    def mark(self, stream: Stream) -> None:
+        """Now: the caller computes."""
+        self._times.append(time.monotonic_ns())
+
+    def times(self) -> list[int]:
+        """When that was."""
+        return self._times
 
 
 class CpuMachine:
@@ -108,6 +124,10 @@ class CpuMachine:
     def queued(self, queue: Queue) -> tuple[float, bool]:
         """There is no clock but the host's."""
         return self.timed(queue), True
+
+    def marks(self) -> CpuMarks:
+        """The caller's own clock."""
+        return CpuMarks()
 
     def synchronize(self) -> None:
         """Nothing runs here but what was waited for."""

@@ -28,6 +28,32 @@ MATRIX = 2048  # rows of the bf16 matrices that work multiplies: about 25 us on 
 CALIBRATING = 50  # products that are timed for it
 
 
+class CudaMarks:
+    """Events on streams; see ``Marks``. The host knows the time of the first one to some us."""
+
+    def __init__(self, stream: Any) -> None:
+        self._origin = torch.cuda.Event(enable_timing=True)
+        self._events: list[Any] = []
+        torch.cuda.synchronize()
+        before = time.monotonic_ns()
+        self._origin.record(stream)
+        self._origin.synchronize()
+        self._origin_ns = (before + time.monotonic_ns()) // 2
+
+    def mark(self, stream: Any) -> None:
+        """An event behind what is queued."""
+        self._events.append(torch.cuda.Event(enable_timing=True))
+        self._events[-1].record(stream)
+
+    def times(self) -> list[int]:
+        """Waits for the events."""
+        found = []
+        for event in self._events:
+            event.synchronize()
+            found.append(self._origin_ns + round(1e6 * self._origin.elapsed_time(event)))
+        return found
+
+
 class CudaMachine:
     """One GPU, ``cuda:N``; see ``Machine`` for the methods."""
 
@@ -148,6 +174,10 @@ class CudaMachine:
         end.record(self._stream)
         end.synchronize()
         return begin.elapsed_time(end) / 1e3, hidden
+
+    def marks(self) -> CudaMarks:
+        """Events, beside one whose time the host knows."""
+        return CudaMarks(self._stream)
 
     def synchronize(self) -> None:
         """The whole device."""

@@ -22,6 +22,16 @@ Queue = Callable[[Stream], object]
 """Queues something on a stream of the device; on the CPU, where it is called with None, does it."""
 
 
+class Marks(Protocol):
+    """Points in time on a stream; on the CPU, of the caller."""
+
+    def mark(self, stream: Stream) -> None:
+        """Mark the moment at which all that is queued on ``stream`` so far is done."""
+
+    def times(self) -> list[int]:
+        """When the marks were reached, nanoseconds of ``time.monotonic_ns()``; waits for them."""
+
+
 class Machine(Protocol):
     """A device under test.
 
@@ -66,6 +76,9 @@ class Machine(Protocol):
 
         The stream is kept busy while the host queues. Also: whether it was busy long enough.
         """
+
+    def marks(self) -> Marks:
+        """Marks on the device's clock, told in the host's time."""
 
     def synchronize(self) -> None:
         """Wait until the device is idle."""

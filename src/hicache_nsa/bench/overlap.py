@@ -16,12 +16,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from hicache_nsa.bench.bench import Bench
 from hicache_nsa.bench.machine import Machine, Queue
 from hicache_nsa.bench.page_runs import pages_in_runs
+from hicache_nsa.bench.recorded import write_recorded_load
 from hicache_nsa.bench.report import Row
 from hicache_nsa.bench.rig import Copy, Rig, Taken, wait_for
 from hicache_nsa.bench.settings import OverlapSettings
@@ -143,17 +145,24 @@ class Forward:
 
 
 class OverlapBench(Bench[OverlapCase]):
-    """The cases, planned and checked.
+    """The cases, planned and checked. timeline: where to write that of one more load.
 
     Raises:
-        ValueError: settings that can't be measured. HiCacheError: there is no such device.
+        ValueError: settings that can't be measured, or a ``timeline`` of more than one case.
+        HiCacheError: there is no such device.
     """
 
-    def __init__(self, settings: OverlapSettings) -> None:
+    def __init__(self, settings: OverlapSettings, timeline: Path | None = None) -> None:
         cases = overlap_cases(settings)
+        if timeline is not None and len(cases) != 1:
+            raise ValueError(
+                f"a timeline is of one load, but {len(cases)} cases are asked for: give one value "
+                f"of --ratios, --pages, --runs, --layout and --io-backend"
+            )
         pool = settings.pool or 2 * max(case.pages for case in cases)
         for case in cases:
             check_pool(case.id, case.pages, pool)
+        self._timeline = timeline
         self._copies = {case: _copy(case, pool) for case in cases}
         super().__init__(settings, cases, pool)
 
@@ -183,6 +192,10 @@ class OverlapBench(Bench[OverlapCase]):
             if number > 0:
                 self.report.contiguous(H2D, nbytes, plain)
         seconds = median(host.together)
+        verified = rig.verified([copy])
+        if self._timeline is not None:
+            pool = self.stand.pool
+            write_recorded_load(machine, rig, copy, forward.compute, pool, self._timeline)
         return {
             "id": case.id,
             "direction": H2D,
@@ -198,7 +211,7 @@ class OverlapBench(Bench[OverlapCase]):
             "wait_layers_us": 1e6 * median(forward.waits),
             "way": taken.names,
             **_asked(case),
-            "verified": rig.verified([copy]),
+            "verified": verified,
         }
 
 

@@ -12,7 +12,7 @@ from hicache_nsa.cache.acks import take_in
 from hicache_nsa.cache.agreement import Ready, require_agreed
 from hicache_nsa.cache.demoting import keep_low_water
 from hicache_nsa.cache.ends import Ends
-from hicache_nsa.cache.guard import atomic
+from hicache_nsa.cache.guard import atomic, call_recorded, recorded
 from hicache_nsa.cache.pinning import expire_pins
 from hicache_nsa.cache.retired import reclaim, reclaim_all
 from hicache_nsa.cache.state import CacheState
@@ -58,6 +58,7 @@ class CachePolling(CacheView):
             keep_low_water(self._state)
         return count
 
+    @recorded
     def drain(self, timeout: float | None = None) -> bool:
         """Wait until no copy is in flight and all are in; False after ``timeout`` seconds.
 
@@ -81,6 +82,7 @@ class CachePolling(CacheView):
         """Copies submitted and not taken in yet. With ``acks="poll"`` the same on all ranks."""
         return self._in_flight()
 
+    @recorded
     def ready(self, timeout: float | None = 0.0) -> Ready:
         """What ``poll`` could take in now: (ended, sound), see ``Ready``. Takes in nothing.
 
@@ -110,12 +112,16 @@ class CachePolling(CacheView):
 
     def _when_idle(self, action: Callable[[CacheState, Fence | None], Result]) -> Result:
         """Wait, with the lock released, until no copy is in flight; act before one can start."""
-        while True:
-            with self._guard.lock:
-                ticket = self._oldest_ticket()
-                if ticket is None:
-                    return action(self._state, self._state.fence(None))
-            ticket.wait_end()
+
+        def act() -> Result:
+            while True:
+                with self._guard.lock:
+                    ticket = self._oldest_ticket()
+                    if ticket is None:
+                        return action(self._state, self._state.fence(None))
+                ticket.wait_end()
+
+        return call_recorded(self._guard, action.__name__, act)
 
     @atomic
     def _reclaim_all(self) -> None:

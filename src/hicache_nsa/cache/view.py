@@ -9,6 +9,7 @@ from hicache_nsa.cache.guard import Guard, atomic
 from hicache_nsa.cache.state import CacheState
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.pools import DevicePool, HostPool
+from hicache_nsa.timeline import Timeline
 from hicache_nsa.transfer import TransferEngine
 from hicache_nsa.tree import RadixTree
 
@@ -57,6 +58,11 @@ class CacheView:
     def engine(self) -> TransferEngine:
         """The transfer engine."""
         return self._state.engine
+
+    @property
+    def timeline(self) -> Timeline:
+        """What happened when: calls, copies, waits; off until ``timeline.start()``."""
+        return self._state.engine.timeline
 
     # -- what it looks like ---------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from hicache_nsa.cli.bench_run import Show, run_bench, told_as_exit_code
 from hicache_nsa.cli.bench_tree_command import tree
 from hicache_nsa.cli.json_output import write_json
 from hicache_nsa.cli.option_types import gpu, name_of, ratio
+from hicache_nsa.cli.timeline_option import timeline_option
 from hicache_nsa.transfer import DIRECTIONS
 
 TRANSFER = TransferSettings()
@@ -86,8 +87,9 @@ def transfer(json_target: str | None, directions: tuple[str, ...] = (), **option
     show_default=True,
     help="sleep: leaves the cores to the copy. gemm: matrix products.",
 )
+@timeline_option("one more load, of the only case, beside its computing")
 @common_options
-def overlap(json_target: str | None, **options: Any) -> None:
+def overlap(json_target: str | None, timeline: Path | None, **options: Any) -> None:
     """A load while a stream computes layer by layer behind it.
 
     over: time of both together by that of the longer one and one layer.
@@ -95,7 +97,7 @@ def overlap(json_target: str | None, **options: Any) -> None:
     from hicache_nsa.bench.overlap import OverlapBench
 
     settings = OverlapSettings(**_renamed(options))
-    run_bench(lambda: OverlapBench(settings), _load_show, json_target)
+    run_bench(lambda: OverlapBench(settings, timeline), _load_show, json_target)
 
 
 @bench.command()

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from hicache_nsa.cli.json_output import check_target, write_json
+from hicache_nsa.cli.timeline_option import timeline_option
 from hicache_nsa.demo.extra import INSTALL_EXTRA
 from hicache_nsa.demo.prompts import DEFAULT_QUESTIONS, DEFAULT_SHOTS, PromptPlan
 from hicache_nsa.demo.settings import DemoSettings
@@ -103,6 +104,7 @@ MAX_SEED = 2**63 - 1
     type=click.IntRange(min=1, max=MAX_THREADS),
     help="Compute threads.  [default: torch's choice]",
 )
+@timeline_option("the run after the flush")
 @click.option(
     "--json", "json_target", callback=check_target, metavar="OUT", help="Write JSON; - is stdout."
 )
@@ -112,6 +114,7 @@ def demo(
     shots: int,
     own_shots: bool,
     json_target: str | None,
+    timeline: Path | None,
     threads: int | None,
     **options: object,
 ) -> None:
@@ -125,7 +128,7 @@ def demo(
     plan = PromptPlan(shots, questions, own_shots, prompts)
     settings = DemoSettings(plan=plan, threads=threads or 0, **options)  # type: ignore[arg-type]
     try:
-        passed = _run(settings, json_target)
+        passed = _run(settings, json_target, timeline)
     except HiCacheError as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:  # standard output or the JSON file can't be written
@@ -138,7 +141,7 @@ def demo(
     sys.exit(0 if passed else 1)
 
 
-def _run(settings: DemoSettings, json_target: str | None) -> bool:
+def _run(settings: DemoSettings, json_target: str | None, timeline: Path | None) -> bool:
     # Read when torch is loaded. Its threads would otherwise spin while they wait for each other,
     # which brings the model to a crawl where other work, or our own copies, need a core too.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -154,7 +157,7 @@ def _run(settings: DemoSettings, json_target: str | None) -> bool:
     if json_target != "-":
         print_lines(prepared.introduction)
     with prepared, progress_bar(prepared.steps) as step:
-        result = prepared.run(step)
+        result = prepared.run(step, timeline=timeline)
     if json_target != "-":
         print_result(result)
     if json_target is not None:

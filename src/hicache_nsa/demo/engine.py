@@ -139,13 +139,14 @@ class Engine:
         last are on their way. The token may be used once the load has ended well.
         """
         load = request.load
-        logits = self._model.prefill(
-            request.tokens,
-            torch.from_numpy(request.pages),
-            self._pools,
-            start=request.owned * self._page_size,
-            wait_layer=None if load is None else load.wait_layer,
-        )
+        with self._cache.timeline.span("prefill"):
+            logits = self._model.prefill(
+                request.tokens,
+                torch.from_numpy(request.pages),
+                self._pools,
+                start=request.owned * self._page_size,
+                wait_layer=None if load is None else load.wait_layer,
+            )
         if load is not None:
             load.wait()
         return int(logits.argmax())
@@ -155,7 +156,8 @@ class Engine:
         position = len(request.tokens)
         request.tokens.append(token)
         pages = torch.from_numpy(request.pages)
-        return int(self._model.decode_step(token, position, pages, self._pools).argmax())
+        with self._cache.timeline.span("decode"):
+            return int(self._model.decode_step(token, position, pages, self._pools).argmax())
 
     def _compare_loaded(self, request: _Request, watch: Stopwatch) -> None:
         if request.load is None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hicache_nsa._core import Fence, copy_seconds_bounds
+from hicache_nsa._core import Timeline as NativeTimeline
 from hicache_nsa.errors import HiCacheError
 from hicache_nsa.formats import PoolFormat
 from hicache_nsa.formats.checks import one_of
@@ -18,6 +19,7 @@ from hicache_nsa.histogram import Histogram
 from hicache_nsa.pools import DevicePool, HostPool
 from hicache_nsa.pools.pool import Pool, page_count
 from hicache_nsa.streams import Stream
+from hicache_nsa.timeline import Timeline
 from hicache_nsa.tokens import PageIds
 from hicache_nsa.transfer import DIRECTIONS, CopyTotals, Ticket, TransferEngine
 
@@ -105,6 +107,7 @@ class NoCopyEngine(TransferEngine):
         self._pid = os.getpid()
         self._holds = dict.fromkeys(DIRECTIONS, 0)
         self.verify = "off"
+        self.timeline = Timeline(NativeTimeline())
         ways = ("direct", "kernel", "staged")
         waits = ("exposed_waits", "exposed_wait_ns")
         copied = ("pages", "bytes", "verified", "corrupt", "runs")

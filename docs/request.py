@@ -1,6 +1,6 @@
-"""Draw docs/timeline.svg: how a request uses the cache, layer by layer. Run it after a change.
+"""Draw docs/request.svg: how a request uses the cache, layer by layer. Run it after a change.
 
-python docs/timeline.py
+python docs/request.py
 """
 
 from __future__ import annotations
@@ -99,4 +99,4 @@ def picture() -> str:
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("timeline.svg").write_text(picture(), encoding="utf-8")
+    Path(__file__).with_name("request.svg").write_text(picture(), encoding="utf-8")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Literal
 
 from hicache_nsa.histogram import Histogram
 from hicache_nsa.transfer import CopyTotals
@@ -98,15 +97,20 @@ class Counters:
     restored_host_tokens: int = 0
     damaged_host_pages: int = 0
 
-    def drop(self, reason: Literal["evicted", "flushed", "failed"], tokens: int) -> None:
-        """``tokens`` are left in no tier."""
+    def drop_evicted(self, tokens: int) -> None:
+        """``tokens`` are left in no tier, eviction took them."""
         self.dropped_tokens += tokens
-        if reason == "evicted":
-            self.dropped_evicted_tokens += tokens
-        elif reason == "flushed":
-            self.dropped_flushed_tokens += tokens
-        else:
-            self.dropped_failed_tokens += tokens
+        self.dropped_evicted_tokens += tokens
+
+    def drop_flushed(self, tokens: int) -> None:
+        """The same of a flush."""
+        self.dropped_tokens += tokens
+        self.dropped_flushed_tokens += tokens
+
+    def drop_failed(self, tokens: int) -> None:
+        """The same of a copy that failed."""
+        self.dropped_tokens += tokens
+        self.dropped_failed_tokens += tokens
 
 
 @dataclass(frozen=True)

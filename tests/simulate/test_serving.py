@@ -138,9 +138,9 @@ def test_tiers_are_no_larger_than_the_trace_needs(tmp_path: Path) -> None:
     trace = trace_of(tmp_path / "trace.jsonl", [[1] * 8, [2] * 20])
     size = FORMAT.page_bytes
     assert tiers_of(Case("lru", "write_through", 3 * size + 1, 1 << 60), size, trace, 7) == Tiers(
-        device=3, host=7, lent=2
+        device=3, host=7, lent=2, distinct=7
     )
-    assert tiers_of(Case("lru", "write_through", 1 << 60, 0), size, trace, 7) == Tiers(7, 0, 0)
+    assert tiers_of(Case("lru", "write_through", 1 << 60, 0), size, trace, 7) == Tiers(7, 0, 0, 7)
 
 
 def test_what_does_not_fit_the_trace_is_refused(tmp_path: Path) -> None:

@@ -32,11 +32,21 @@ def count_match(
     host_tokens: int,
 ) -> None:
     """A counted match found so many tokens, which end with ``node``: the rest is missed."""
-    counters, size = state.counters, state.page_size
-    found = device_tokens + host_tokens
-    counters.requested_tokens += len(tokens)
+    counters = state.counters
+    requested = len(tokens)
+    counters.requested_tokens += requested
     counters.matched_device_tokens += device_tokens
     counters.found_host_tokens += host_tokens
+    found = device_tokens + host_tokens
+    if found < requested:
+        _count_missed(state, tokens, namespace, node, found)
+
+
+def _count_missed(
+    state: CacheState, tokens: TokenSpan, namespace: bytes, node: Node | None, found: int
+) -> None:
+    """The tokens behind the first ``found`` are in no tier."""
+    counters, size = state.counters, state.page_size
     pages, partial = divmod(len(tokens) - found, size)
     counters.missed_partial_tokens += partial
     if pages:
@@ -52,25 +62,25 @@ def drop_evicted(state: CacheState, keys: bytes) -> None:
     """Eviction took the pages with these packed keys from their last tier."""
     if keys:
         state.history.evict(keys)
-        state.counters.drop("evicted", _tokens(state, keys))
+        state.counters.drop_evicted(len(keys) // PACKED_KEY * state.tree.page_size)
 
 
 def drop_flushed(state: CacheState, keys: bytes) -> None:
     """A flush that keeps other pages took these."""
     state.history.lose(keys)
-    state.counters.drop("flushed", _tokens(state, keys))
+    state.counters.drop_flushed(_tokens(state, keys))
 
 
 def drop_all(state: CacheState) -> None:
     """A flush takes every page of the tree: O(1)."""
     state.history.flush()
-    state.counters.drop("flushed", state.tree.tokens)
+    state.counters.drop_flushed(state.tree.tokens)
 
 
 def drop_corrupt_pages(state: CacheState, keys: bytes) -> None:
     """These were wrong on host, or lay below such a page, and were nowhere else."""
     state.history.fail(keys)
-    state.counters.drop("failed", _tokens(state, keys))
+    state.counters.drop_failed(_tokens(state, keys))
 
 
 def drop_never_came(state: CacheState, insertion: Insertion, own: PageIds) -> None:
@@ -78,7 +88,7 @@ def drop_never_came(state: CacheState, insertion: Insertion, own: PageIds) -> No
     size = state.page_size
     keys = page_keys(insertion.tokens, size, namespace_key(insertion.namespace))
     state.history.never_came(np.frombuffer(keys, dtype=UINT64)[own].tobytes())
-    state.counters.drop("failed", len(own) * size)
+    state.counters.drop_failed(len(own) * size)
 
 
 def note_failed_save(state: CacheState, save: Save) -> None:

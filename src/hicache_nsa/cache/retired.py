@@ -238,7 +238,7 @@ def reclaim(state: CacheState, steps: int = STEPS) -> bool:
         taken, device_pages, host_pages, lost = retired.take_apart(steps)
         _free_device(state, retired, device_pages)
         state.host.free(host_pages)
-        state.counters.drop("flushed", lost)
+        state.counters.drop_flushed(lost)
         if taken == steps:
             return True
         steps -= taken

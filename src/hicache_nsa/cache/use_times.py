@@ -52,6 +52,10 @@ class UseTimes:
         """
         now = self._clock()
         ticks, times = self._ticks, self._times
+        if len(uses) == 1:
+            tick, pages = uses[0]
+            ages.add(now - times[bisect_right(ticks, tick) - 1], pages)
+            return
         low, high, age, pages = 0, 0, 0.0, 0
         for tick, count in uses:
             if not low <= tick < high:
@@ -60,7 +64,7 @@ class UseTimes:
                 place = bisect_right(ticks, tick)
                 low, pages = ticks[place - 1], 0
                 high = ticks[place] if place < len(ticks) else tick + len(uses)
-                age = max(now - times[place - 1], 0.0)
+                age = now - times[place - 1]
             pages += count
         if pages:
             ages.add(age, pages)

@@ -193,9 +193,9 @@ std::vector<int64_t> CopyJob::corrupt() const {
     if (!done() || !order_.digests) return {};
     return order_.digests->verdict().corrupt;  // no longer written once done
 }
-double CopyJob::seconds_until(int64_t end) const {
+double CopyJob::seconds_until(int64_t ended) const {
     std::lock_guard lock(mutex_);
-    return started_ > 0 ? static_cast<double>(end - started_) * kNanosecond : 0;
+    return started_ > 0 ? static_cast<double>(ended - started_) * kNanosecond : 0;
 }
 double CopyJob::seconds() const {
     return done() ? seconds_ : 0;

@@ -91,10 +91,9 @@ class CopyJob {
   private:
     [[nodiscard]] int position_of(int layer) const;
     [[nodiscard]] bool position_done(int position) const;
+    [[nodiscard]] double seconds_until(int64_t ended) const;  // from the start on; 0 without one
     // As wait_layer(), of a layer that is part of the copy and has not landed.
     bool wait_position(int position, Timeout timeout, bool goes_on);
-    // Seconds from start() until `end`, in nanoseconds of the steady clock; 0 before start().
-    [[nodiscard]] double seconds_until(int64_t end) const;
     // Without sleep, while the copy is due.
     void look_for_end(SteadyTime limit) const;
 

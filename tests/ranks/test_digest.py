@@ -20,7 +20,7 @@ from hicache_nsa.tree.digest import PLAIN
 PAGE = 4
 # Slots of a node that follow from others, or that are in the digest by themselves.
 DERIVED = {"children", "parent", "removed", "device_children", "host_children"}
-DERIVED |= {"device_entry", "host_entry"}
+DERIVED |= {"device_entry", "host_entry", "packed_keys"}
 BY_THEMSELVES = {"packed_key", "packed_value", "packed_host_value", "load", "save"}
 
 

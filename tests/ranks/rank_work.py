@@ -278,6 +278,9 @@ class RankWork:
         times = "h2d", "d2h", "exposed_waits", "exposed_wait_seconds"
         own = "_runs", "_per_run", *times  # each rank copies in its own time
         notes.stats = {k: v for k, v in asdict(stats).items() if not k.endswith(own)}
+        for tier in ("device", "host"):
+            ages = notes.stats[tier].pop("eviction_age")
+            notes.stats[tier]["ages"] = ages.count  # how old pages were is its own, too
         tiers = stats.device, stats.host
         notes.left = [tier.locked_pages + tier.owned_pages for tier in tiers]
         notes.left.append(self.cache.in_flight)

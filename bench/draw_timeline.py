@@ -16,10 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from hicache_nsa.extras import install_extra
+
+try:
+    import matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+except ModuleNotFoundError as error:
+    sys.exit(f"the picture needs {error.name}: {install_extra('plot')}")
 
 INCHES, DPI = (9.375, 3.0), 96  # 900 pixels wide
 GREEN, RED, BLUE, ORANGE = "#2f8f5b", "#c8453b", "#3b6fb6", "#c9772b"

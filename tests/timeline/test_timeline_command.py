@@ -81,6 +81,13 @@ def test_one_load_is_drawn(one_load: Path, tmp_path: Path) -> None:
     assert "waits for" in drawn and "compute" in drawn
 
 
+def test_without_matplotlib_the_extra_is_named(tmp_path: Path) -> None:
+    code = "import runpy, sys; sys.modules['matplotlib'] = None; runpy.run_path(sys.argv[1])"
+    run = subprocess.run([sys.executable, "-c", code, DRAW[1]], capture_output=True, text=True)
+    assert run.returncode == 1
+    assert run.stderr == "the picture needs matplotlib: run pip install 'hicache-nsa[plot]'\n"
+
+
 def test_a_file_without_a_load_is_not_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     file = tmp_path / "empty.json"

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from random import Random
 
 import rules
 from configurations import Configuration
 from consumer import Consumer, cached
 from world import World
-
-_RULES = list(rules.RULES)
-_CUMULATED = list(itertools.accumulate(rules.RULES.values()))
 
 
 class Followed:
@@ -33,7 +29,7 @@ class Followed:
                 if step == self._start:
                     self.log = self.world.cache.record_events(self._capacity)
                 rng.seed(f"{seed} {step}")
-                rules.step(self.world, rng.choices(_RULES, cum_weights=_CUMULATED)[0], rng)
+                rules.step(self.world, rules.any_rule(rng), rng)
                 if self.log is not None and step % self._every == 0:
                     self.follow()
             self.world.end()

@@ -91,8 +91,7 @@ def follow(made: Configuration, seed: int, steps: int = STEPS) -> Scrape:
         copies, rng = CopyCount(world), Random(seed)
         watch = Watch(world.cache, made.reserved)
         for _ in range(steps):
-            rule = rng.choices(list(rules.RULES), list(rules.RULES.values()))[0]
-            rules.step(world, rule, rng)
+            rules.step(world, rules.any_rule(rng), rng)
             require_model(world, copies, watch.look())
         world.end()
         last = watch.look()

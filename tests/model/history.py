@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import time
 from collections.abc import Iterable, Sequence
@@ -13,8 +12,6 @@ import rules
 from configurations import Configuration, configuration
 from world import World
 
-_RULES = list(rules.RULES)
-_CUMULATED = list(itertools.accumulate(rules.RULES.values()))
 _MOST_STEPS = 1 << 32
 MOST_SHRINKING_RUNS = 300
 MOST_SHRINKING_SECONDS = 60.0
@@ -60,7 +57,7 @@ def run(
         for step in steps:
             done.append(step)
             rng.seed(seed * _MOST_STEPS + step)
-            rule = rng.choices(_RULES, cum_weights=_CUMULATED)[0]
+            rule = rules.any_rule(rng)
             world.note(f"step {step}: {rule.__name__}")
             rules.step(world, rule, rng)
         world.note("end")

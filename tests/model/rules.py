@@ -6,6 +6,7 @@ A rule that has nothing to act on does nothing, so any part of a history is a hi
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable
 from random import Random
 
@@ -249,6 +250,14 @@ RULES: dict[Rule, int] = {
     end: 4,
     look: 10,
 }
+
+_LIST = list(RULES)
+_CUMULATED = list(itertools.accumulate(RULES.values()))
+
+
+def any_rule(rng: Random) -> Rule:
+    """One of ``RULES``, by their weights."""
+    return rng.choices(_LIST, cum_weights=_CUMULATED)[0]
 
 
 def step(world: World, rule: Rule, rng: Random) -> None:

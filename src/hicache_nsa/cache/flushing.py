@@ -34,9 +34,7 @@ def reset(state: CacheState, fence: Fence | None) -> ResetReport:
     flushed = flush_device(state.tree)
     _free_device(state, flushed.device_pages, fence)
     state.host.free(flushed.host_pages)
-    before = state.counters.dropped_flushed_tokens
-    drop_flushed(state, flushed.dropped_keys)
-    dropped = state.counters.dropped_flushed_tokens - before
+    dropped = drop_flushed(state, flushed.dropped_keys)
     state.epoch = state.epoch.next()
     return ResetReport(flushed.kept_host_tokens, dropped, state.ledger.callers)
 

@@ -62,13 +62,15 @@ def drop_evicted(state: CacheState, keys: bytes) -> None:
     """Eviction took the pages with these packed keys from their last tier."""
     if keys:
         state.history.evict(keys)
-        state.counters.drop_evicted(len(keys) // PACKED_KEY * state.tree.page_size)
+        state.counters.drop_evicted(_tokens(state, keys))
 
 
-def drop_flushed(state: CacheState, keys: bytes) -> None:
-    """A flush that keeps other pages took these."""
+def drop_flushed(state: CacheState, keys: bytes) -> int:
+    """A flush that keeps other pages took these; their tokens."""
+    tokens = _tokens(state, keys)
     state.history.lose(keys)
-    state.counters.drop_flushed(_tokens(state, keys))
+    state.counters.drop_flushed(tokens)
+    return tokens
 
 
 def drop_all(state: CacheState) -> None:

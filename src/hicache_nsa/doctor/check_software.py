@@ -10,7 +10,7 @@ from hicache_nsa.doctor.read_software import satisfies
 
 REBUILD = "put nvcc on PATH and run pip install . -C cmake.define.HICACHE_CUDA=ON"
 EXTRAS = {
-    "rich": "tables and progress of hicache demo and hicache bench",
+    "rich": "tables and progress of hicache demo, bench and simulate",
     "tokenizers": "hicache demo --tokenizer",
     "transformers": "PrefixCache (docs/integrations/transformers.md)",
     "vllm": "HiCacheOffloadingSpec (docs/integrations/vllm.md)",

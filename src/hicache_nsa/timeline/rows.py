@@ -1,6 +1,6 @@
 """Which spans can share a row of a picture. Pure.
 
-A row (a thread of a trace file) shows one span inside another; two that overlap in part would be
+A row (a thread of the file) shows one span inside another; two that overlap in part would be
 drawn wrong. So each goes into the first row where it fits.
 """
 

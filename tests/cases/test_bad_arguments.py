@@ -256,3 +256,9 @@ def test_what_is_fine_is_accepted():
         assert c.insert(range(8), torch.tensor(pages), priority=-3, stream=0).inserted_tokens == 8
         assert c.evict_device(np.int64(0)) == 0 and c.drain(np.float64(5)) and c.poll(0) == 0
         c.free(np.array(c.allocate(1), dtype=np.int16))
+
+
+@pytest.mark.parametrize("option", ["load_back_threshold", "host_pages", "device_pages"])
+def test_an_option_that_may_be_0_says_so(option: str) -> None:
+    with pytest.raises(ValueError, match=f"{option}=-1 must be 0 or more"):
+        some(**{option: -1})

@@ -7,7 +7,7 @@ from typing import Any
 from hicache_nsa.cache.write_policy import WRITE_POLICIES
 from hicache_nsa.engine_options import check_engine_options
 from hicache_nsa.formats import PoolFormat
-from hicache_nsa.formats.checks import one_of, positive_int
+from hicache_nsa.formats.checks import MAX_DIM, count_of, one_of, positive_int
 from hicache_nsa.transfer import IO_BACKENDS
 from hicache_nsa.tree.eviction import eviction_policy_of
 
@@ -44,9 +44,7 @@ def threshold_tokens(load_back_threshold: int | None, format: PoolFormat) -> int
     """Tokens below which a host hit is not loaded; default one page, 0 loads everything."""
     if load_back_threshold is None:
         return format.page_size
-    if load_back_threshold == 0 and load_back_threshold is not False:
-        return 0
-    return positive_int(load_back_threshold, "load_back_threshold")
+    return count_of(load_back_threshold, "load_back_threshold", most=MAX_DIM)
 
 
 def share_of_pages(share: Any, name: str) -> float:

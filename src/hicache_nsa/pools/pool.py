@@ -10,7 +10,7 @@ import numpy as np
 from hicache_nsa import _core
 from hicache_nsa.errors import OutOfPages, native_check
 from hicache_nsa.formats import PoolFormat
-from hicache_nsa.formats.checks import positive_int
+from hicache_nsa.formats.checks import count_of
 from hicache_nsa.tokens import PageIds, int64_array, page_ids
 
 MAX_PAGES = (1 << 32) - 2  # the page allocator keeps 32-bit ids
@@ -24,9 +24,7 @@ def native_format(format: PoolFormat) -> _core.PoolFormat:
 
 def page_count(pages: Any, name: str) -> int:
     """A number of pages, 0 (no such tier) included."""
-    if isinstance(pages, (int, np.integer)) and pages is not False and pages == 0:
-        return 0
-    return positive_int(pages, name, MAX_PAGES)
+    return count_of(pages, name, most=MAX_PAGES)
 
 
 class Pool:

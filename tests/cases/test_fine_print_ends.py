@@ -100,6 +100,7 @@ CALLS = {
     "clear": lambda c, x: c.clear(),
     "invalidate": lambda c, x: c.invalidate(),
     "stats": lambda c, x: c.stats(),
+    "observe": lambda c, x: c.observe(),
     "check": lambda c, x: c.check(),
 }
 

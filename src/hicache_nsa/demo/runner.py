@@ -108,16 +108,13 @@ class Demo:
         self,
         step: Callable[[str], None] = lambda label: None,
         corrupt: Callable[[HiCache], None] | None = None,
-        timeline: Path | None = None,
+        timeline: bool = False,
     ) -> DemoResult:
         """Do the three runs; call ``step`` with the run's name after each request.
 
         ``corrupt`` is called between the flush and the last run (for tests of the proof itself).
-        timeline: where to write what happened in the last run, also of one that ^C ended.
+        timeline: record what happens in the last run, for ``write_timeline``.
         ^C ends the demo early: the result covers what was done.
-
-        Raises:
-            OSError: the timeline can't be written.
         """
         stats = self._cache.stats()
         settings = {
@@ -136,18 +133,20 @@ class Demo:
                     result.kept_host_tokens = self._flush()
                     if corrupt is not None:
                         corrupt(self._cache)
-                    if timeline is not None:
+                    if timeline:
                         self._cache.timeline.start()
                 self._answer_all(result, name, step)
         except KeyboardInterrupt:
             result.interrupted = True
-        if timeline is not None:
-            self._cache.timeline.stop()
-            self._cache.timeline.write(timeline)
+        self._cache.timeline.stop()
         result.pages_compared = self._digests.pages_compared
         result.digests_compared = self._digests.digests_compared
         result.mismatches = tuple(self._digests.mismatches)
         return result
+
+    def write_timeline(self, path: Path) -> None:
+        """Write what was recorded, also of a run that ^C ended. OSError where that can't be."""
+        self._cache.timeline.write(path)
 
     def _answer_all(self, result: DemoResult, name: str, step: Callable[[str], None]) -> None:
         run = Run(name)

@@ -20,8 +20,8 @@ DEFAULT_SPANS = 65536
 Result = TypeVar("Result")
 
 
-class Watcher(Protocol):
-    """Whoever records calls: ``recorder`` is None while there is nobody to tell."""
+class Informant(Protocol):
+    """Tells the timeline of calls: ``recorder`` is None while there is nobody to tell."""
 
     recorder: _core.Timeline | None
 
@@ -35,7 +35,7 @@ class Timeline:
 
     def __init__(self, native: _core.Timeline) -> None:
         self._native = native
-        self._watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
+        self._informants: weakref.WeakSet[Informant] = weakref.WeakSet()
 
     @property
     def on(self) -> bool:
@@ -121,17 +121,17 @@ class Timeline:
             json.dump(document, file, allow_nan=False)
             file.write("\n")
 
-    def watch(self, watcher: Watcher) -> None:
-        """Keep ``watcher.recorder`` up to date from now on."""
-        self._watchers.add(watcher)
-        watcher.recorder = self._recorder()
+    def enlist(self, informant: Informant) -> None:
+        """Keep ``informant.recorder`` up to date from now on."""
+        self._informants.add(informant)
+        informant.recorder = self._recorder()
 
     def _recorder(self) -> _core.Timeline | None:
         return self._native if self._native.on or _core.nvtx_attached() else None
 
     def _tell(self) -> None:
-        for watcher in list(self._watchers):
-            watcher.recorder = self._recorder()
+        for informant in list(self._informants):
+            informant.recorder = self._recorder()
 
     def _read(self, call: Callable[[], Result]) -> Result:
         """The call, with the error of a forked child as ``HiCacheError``."""

@@ -106,6 +106,7 @@ class KvEventPublisher:
         Raises:
             HiCacheError: publishing has ended: closed, failed, or this is a forked child.
         """
+        self._require_own_process()
         with self._changed:
             self._require_running()
             os.eventfd_write(self._wake, 1)
@@ -116,6 +117,7 @@ class KvEventPublisher:
         Raises:
             HiCacheError: as ``publish``.
         """
+        self._require_own_process()
         with self._changed:
             self._require_running()
             self._wanted = wanted = self._wanted + 1
@@ -132,8 +134,10 @@ class KvEventPublisher:
         Raises:
             HiCacheError: publishing had failed, or the cache was closed before.
         """
+        if os.getpid() != self._process:
+            return
         with self._changed:
-            if self._stop or os.getpid() != self._process:
+            if self._stop:
                 return
             self._stop = True
             os.eventfd_write(self._wake, 1)
@@ -155,12 +159,15 @@ class KvEventPublisher:
             f"publishing KV events has ended after {self.published} batches: {self._error}"
         )
 
-    def _require_running(self) -> None:
+    def _require_own_process(self) -> None:
+        """Before the lock is taken: in a forked child nobody will ever release it."""
         if os.getpid() != self._process:
             raise HiCacheError(
                 "this publisher belongs to the parent process: make a cache and its publisher "
                 "after the fork"
             )
+
+    def _require_running(self) -> None:
         if self._error is not None:
             raise self._failure() from self._error
         if self._stop:

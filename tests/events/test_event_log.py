@@ -12,7 +12,7 @@ from consumer import Consumer, cached
 from small_cache import LONG, SmallCache
 
 import hicache_nsa as hc
-from hicache_nsa.cache import Cleared, Stored, kv_events
+from hicache_nsa.cache import Cleared, Stored, event_log, kv_events
 from hicache_nsa.cache.kv_events import extra_key_text
 from hicache_nsa.tokens import namespace, short_namespace
 
@@ -123,6 +123,28 @@ def test_telling_everything_keeps_the_lock_for_the_walk_only(
     consumer = Consumer()
     consumer.apply(log.take())
     assert free == [True] * 4
+    assert consumer.sets == cached(cache.cache)
+
+
+def test_a_take_that_was_interrupted_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = SmallCache(16, 16)
+    log = cache.cache.record_events()
+    consumer = Consumer()
+    consumer.apply(log.take())
+    cache.put(A)
+
+    def interrupted(record: Any, page_size: int) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(event_log, "event_of", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            log.take()
+    assert cache.drain(LONG)
+    cache.put(B)
+    events = log.take()
+    assert events[0] == Cleared()
+    consumer.apply(events)
     assert consumer.sets == cached(cache.cache)
 
 

@@ -2,7 +2,7 @@
 
 Where more happened than the log holds, it forgets all of it, and what is taken next is ``Cleared``
 and everything that is cached at that moment. So whoever applies what is taken is right afterwards,
-always. A new log begins with everything that is cached, in the same way.
+always. A new log begins with everything that is cached, too, with no ``Cleared`` before it.
 """
 
 from __future__ import annotations
@@ -100,9 +100,14 @@ class KvEventLog:
             HiCacheError: the cache or this log is closed, or ``record_events`` was called again.
         """
         records, everything = self._take()
-        if everything is not None:
-            records.extend(everything.records())
-        return [event_of(record, self._state.page_size) for record in records]
+        try:
+            if everything is not None:
+                records.extend(everything.records())
+            return [event_of(record, self._state.page_size) for record in records]
+        except BaseException:  # ^C, no memory: what was taken is lost, so all is told anew
+            with self._guard.lock:
+                self._recorder.restart()
+            raise
 
     @atomic
     def restart(self) -> None:

@@ -30,9 +30,10 @@ class KvEventPublisher:
     """Publishes what ``cache`` caches and drops, as vLLM and SGLang do it. Close it first.
 
     A thread takes the events every ``interval`` seconds, or when ``publish()`` is called, and sends
-    them. No call of the cache waits for it. A subscriber that is too slow misses batches, sees that
-    by their numbers, and asks the replay address; where what it missed is no longer kept,
-    everything is published anew, behind an event that clears.
+    them. No call of the cache waits for it, but for a walk where all is told. Until it is closed it
+    keeps the cache's memory, also of a cache that nobody else has any more. A subscriber that is
+    too slow misses batches, sees that by their numbers, and asks the replay address; where what it
+    missed is no longer kept, everything is published anew, behind an event that clears.
 
     endpoint: ``tcp://*:5557`` binds; an address without ``*``, ``0.0.0.0`` or ``::`` is connected
         to. ``ipc://PATH`` binds. replay_endpoint: where past batches are asked for, always bound;

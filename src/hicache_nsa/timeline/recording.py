@@ -52,7 +52,7 @@ class Timeline:
     def start(self, capacity: int = DEFAULT_SPANS) -> None:
         """Forget what was recorded, and record from now on: the last ``capacity`` spans.
 
-        A span takes about 140 bytes of memory.
+        A span takes about 140 bytes of memory, as they come.
 
         Raises:
             ValueError: capacity is not 1 to 2**24. What was recorded before stays.
@@ -126,7 +126,11 @@ class Timeline:
             "otherData": {**(about or {}), "made_by": "hicache-nsa", "dropped_spans": dropped},
         }
         text = json.dumps(document, allow_nan=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        try:
+            Path(path).write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            error.filename = error.filename or os.fspath(path)  # a full disk does not say which
+            raise
 
     def watch(self, watcher: Watcher) -> None:
         """Keep ``watcher.recorder`` up to date from now on."""

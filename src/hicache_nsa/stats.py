@@ -63,7 +63,7 @@ class Counters:
     damaged_host_pages: pages of that file that were not served, since they did not prove true.
     failed_loads, failed_saves: copies that failed. cancelled_loads: copies whose last user
         cancelled them; their pages were given back, what they brought was not kept.
-    refused_save_tokens: not saved, the host tier had no room for them.
+    refused_save_tokens: not saved, the host tier had no room for them; each time it was tried.
     joined_loads: load backs that shared a load in flight. declined_loads: load_back gave None.
     """
 

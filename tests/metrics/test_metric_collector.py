@@ -239,9 +239,11 @@ def test_what_cannot_be_exported_is_refused_and_changes_nothing() -> None:
         with pytest.raises(ValueError, match=r"give them to add\(\)"):
             Collector(labels={"rank": 0})
         unwritable = dataclasses.replace(FORMAT, name="dsa\ud800")
-        with hc.HiCache(unwritable, device_pages=4, host_pages=4) as other:
-            with pytest.raises(ValueError, match="'format' can't be written in UTF-8"):
-                collector.add(other, labels={"rank": "1"})
+        with (
+            hc.HiCache(unwritable, device_pages=4, host_pages=4) as other,
+            pytest.raises(ValueError, match="'format' can't be written in UTF-8"),
+        ):
+            collector.add(other, labels={"rank": "1"})
         assert series(scrape(collector)) == expected_series(rank="0")
 
 

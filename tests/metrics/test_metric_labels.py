@@ -38,7 +38,7 @@ def test_what_utf_8_has_no_bytes_for_is_refused() -> None:
     """It would fail each scrape, of all caches."""
     with pytest.raises(ValueError, match="'model' can't be written in UTF-8"):
         checked_labels({"model": "glm\ud800"})
-    assert checked_labels({"model": "glm\n\"\\ü"})
+    assert checked_labels({"model": 'glm\n"\\ü'})
 
 
 @pytest.mark.parametrize("labels", ["rank", ["rank"], 5, {"rank": None}, {"rank": 0.5},

@@ -100,6 +100,33 @@ def test_a_file_without_a_load_is_not_drawn(tmp_path: Path) -> None:
     assert not (tmp_path / "x.svg").exists()
 
 
+def test_spans_of_any_name_are_drawn_but_a_load_has_to_have_ended(
+    one_load: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    document = json.loads(one_load.read_text())
+    layer = next(e for e in document["traceEvents"] if e["name"] == "layer 0")
+    document["traceEvents"] += [{**layer, "name": name} for name in ("layer", "layers", "", "a b")]
+    file = tmp_path / "odd.json"
+    file.write_text(json.dumps(document))
+    subprocess.run([*DRAW, str(file), str(tmp_path / "odd.svg")], check=True)
+    unended = [e for e in document["traceEvents"] if not e["name"].startswith("copy ")]
+    file.write_text(json.dumps({**document, "traceEvents": unended}))
+    run = subprocess.run(
+        [*DRAW, str(file), str(tmp_path / "x.svg")], capture_output=True, text=True
+    )
+    assert run.returncode == 2
+    assert "no load" in run.stderr and "Traceback" not in run.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
+def test_a_full_disk_does_not_cost_the_result() -> None:
+    run = CliRunner().invoke(hicache, [*DEMO, "--timeline", "/dev/full"])
+    assert run.exit_code == 1
+    assert "are as computed" in run.output
+    assert "/dev/full" in run.output.splitlines()[-1]
+
+
 @pytest.mark.parametrize("command", [DEMO, [*OVERLAP, "--ratios", "1"]], ids=["demo", "overlap"])
 @pytest.mark.parametrize("target", ["nowhere/out.json", ".", "-"])
 def test_a_file_that_cannot_be_written_is_refused_before_the_run(

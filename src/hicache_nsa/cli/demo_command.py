@@ -150,7 +150,7 @@ def demo(
             passed = _run(settings, json_target, timeline, server, metrics_hold)
     except HiCacheError as error:
         raise click.ClickException(str(error)) from error
-    except OSError as error:  # standard output or the JSON file can't be written
+    except OSError as error:  # standard output or a file can't be written
         raise click.ClickException(str(error)) from error
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
@@ -185,13 +185,13 @@ def _run(
         if server:
             server.show(prepared.cache)
         with progress_bar(prepared.steps) as step:
-            result = prepared.run(step, timeline=timeline is not None)
+            result = prepared.run(step, record=timeline is not None)
         if json_target != "-":
             print_result(result)
         if json_target is not None:
             write_json(json_target, result.to_json(), machine)
         if timeline is not None:
-            prepared.write_timeline(timeline)
+            prepared.cache.timeline.write(timeline)
         if server and not result.interrupted:
             server.hold(hold)
     return result.passed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from types import TracebackType
 
 import torch
@@ -108,12 +107,12 @@ class Demo:
         self,
         step: Callable[[str], None] = lambda label: None,
         corrupt: Callable[[HiCache], None] | None = None,
-        timeline: bool = False,
+        record: bool = False,
     ) -> DemoResult:
         """Do the three runs; call ``step`` with the run's name after each request.
 
         ``corrupt`` is called between the flush and the last run (for tests of the proof itself).
-        timeline: record what happens in the last run, for ``write_timeline``.
+        record: the last run on the cache's timeline, also one that ^C ended.
         ^C ends the demo early: the result covers what was done.
         """
         stats = self._cache.stats()
@@ -133,7 +132,7 @@ class Demo:
                     result.kept_host_tokens = self._flush()
                     if corrupt is not None:
                         corrupt(self._cache)
-                    if timeline:
+                    if record:
                         self._cache.timeline.start()
                 self._answer_all(result, name, step)
         except KeyboardInterrupt:
@@ -143,10 +142,6 @@ class Demo:
         result.digests_compared = self._digests.digests_compared
         result.mismatches = tuple(self._digests.mismatches)
         return result
-
-    def write_timeline(self, path: Path) -> None:
-        """Write what was recorded, also of a run that ^C ended. OSError where that can't be."""
-        self._cache.timeline.write(path)
 
     def _answer_all(self, result: DemoResult, name: str, step: Callable[[str], None]) -> None:
         run = Run(name)

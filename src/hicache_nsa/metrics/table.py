@@ -129,7 +129,8 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "refused_save_tokens", "counter", "tokens",
-        "Tokens that were not saved since the host tier had no room for them.",
+        "Tokens that were not saved since the host tier had no room for them, each time it was "
+        "tried; 0 without a host tier.",
     ),
     Metric(
         "restored_host_tokens", "counter", "tokens",

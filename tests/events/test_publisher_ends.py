@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from small_cache import LONG, SmallCache
 import hicache_nsa as hc
 from hicache_nsa.kv_events import KvEventPublisher
 from hicache_nsa.kv_events.endpoints import binds, endpoint_of_rank
+from hicache_nsa.kv_events.kept_batches import KeptBatches
 
 ANY = "tcp://127.0.0.1:*"
 A = list(range(16))
@@ -98,6 +100,19 @@ def test_which_addresses_are_bound() -> None:
     for endpoint in ("tcp://*:1", "tcp://0.0.0.0:1", "tcp://[::]:1", "ipc://x"):
         assert binds(endpoint)
     assert not binds("tcp://router.example:5557") and not binds("tcp://127.0.0.1:5557")
+
+
+def test_many_small_batches_take_no_more_memory_than_was_given() -> None:
+    tracemalloc.start()
+    try:
+        kept = KeptBatches(1 << 20)
+        for number in range(1000, 51_000):
+            kept.add(number, number.to_bytes(8, "big") * 4)
+        assert tracemalloc.get_traced_memory()[0] < 1.2 * (1 << 20)
+    finally:
+        tracemalloc.stop()
+    assert kept.first(51_000) < 50_000
+    assert [number for number, _ in kept.since(50_998)] == [50_998, 50_999]
 
 
 def test_a_publisher_may_connect_to_a_router_that_binds() -> None:

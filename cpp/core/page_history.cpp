@@ -1,5 +1,7 @@
 #include "core/page_history.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <utility>
 
@@ -11,6 +13,9 @@ namespace {
 
 constexpr auto kFlushed = static_cast<uint32_t>(Loss::kFlushed);
 constexpr auto kFailed = static_cast<uint32_t>(Loss::kFailed);
+
+// Keys that are looked for together: the memory of one is on its way while others are looked at.
+constexpr size_t kTogether = 32;
 
 int64_t checked(int64_t capacity) {
     if (capacity < 1 || capacity > PageHistory::kMostEntries) {
@@ -42,6 +47,14 @@ const PageHistory::Entry* PageHistory::find(uint64_t key) const {
 
 PageHistory::Entry* PageHistory::find(uint64_t key) {
     return const_cast<Entry*>(std::as_const(*this).find(key));
+}
+
+void PageHistory::prefetch(std::span<const uint64_t> keys) const {
+    for (const uint64_t key : keys)
+        __builtin_prefetch(&buckets_[bucket(key)]);
+    for (const uint64_t key : keys) {
+        if (const uint32_t slot = buckets_[bucket(key)]) __builtin_prefetch(&entries_[slot - 1]);
+    }
 }
 
 PageHistory::Entry& PageHistory::find_or_add(uint64_t key) {
@@ -161,13 +174,22 @@ PageHistory::Losses PageHistory::losses(std::span<const int64_t> tokens, int64_t
                                         uint64_t above) const {
     Losses found;
     const auto size = static_cast<size_t>(page_size);
-    for (size_t at = 0; tokens.size() - at >= size; at += size) {
-        above = page_key(above, tokens.subspan(at, size));
-        const std::optional<Loss> why = loss(above);
-        if (!why) break;
-        ++(*why == Loss::kEvicted   ? found.evicted
-           : *why == Loss::kFlushed ? found.flushed
-                                    : found.failed);
+    std::array<uint64_t, kTogether> keys{};
+    size_t together = 1;  // most prompts that miss are cold: their first page says so
+    for (size_t left = tokens.size() / size; left > 0; together = kTogether) {
+        const auto some = std::span(keys).first(std::min(left, together));
+        page_keys(tokens.first(some.size() * size), page_size, above, some);
+        prefetch(some);
+        for (const uint64_t key : some) {
+            const std::optional<Loss> why = loss(key);
+            if (!why) return found;
+            ++(*why == Loss::kEvicted   ? found.evicted
+               : *why == Loss::kFlushed ? found.flushed
+                                        : found.failed);
+        }
+        above = some.back();
+        tokens = tokens.subspan(some.size() * size);
+        left -= some.size();
     }
     return found;
 }

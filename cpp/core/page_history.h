@@ -87,6 +87,9 @@ class PageHistory {
     [[nodiscard]] const Entry* find(uint64_t key) const;
     Entry* find(uint64_t key);
     Entry& find_or_add(uint64_t key);
+    // Has the entries of the keys brought near. What is looked for one after the other would wait
+    // for memory each time.
+    void prefetch(std::span<const uint64_t> keys) const;
     uint32_t new_slot();
     void unlink(uint32_t slot);
 

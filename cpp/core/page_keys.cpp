@@ -59,12 +59,6 @@ uint64_t namespace_key(std::span<const std::byte> name) {
     return chained(name.size(), mix_words(static_cast<int64_t>(words.size()), at));
 }
 
-uint64_t page_key(uint64_t above, std::span<const int64_t> tokens) {
-    uint64_t key = 0;
-    page_keys(tokens, static_cast<int64_t>(tokens.size()), above, {&key, 1});
-    return key;
-}
-
 void page_keys(std::span<const int64_t> tokens, int64_t page_size, uint64_t above,
                std::span<uint64_t> out) {
     keys_of(page_size, above, out,

@@ -23,9 +23,6 @@ namespace hicache {
 // Where the chain of a namespace starts.
 [[nodiscard]] uint64_t namespace_key(std::span<const std::byte> name);
 
-// The key of the page with these tokens behind one with the key `above`.
-[[nodiscard]] uint64_t page_key(uint64_t above, std::span<const int64_t> tokens);
-
 // The keys of whole pages: out[i] of page i, the first one behind `above`.
 // Requires: out.size() pages of `page_size` tokens are there, page_size > 0.
 void page_keys(std::span<const int64_t> tokens, int64_t page_size, uint64_t above,

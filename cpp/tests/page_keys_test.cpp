@@ -13,6 +13,13 @@
 namespace hicache {
 namespace {
 
+// The key of the page with these tokens behind one with the key `above`.
+uint64_t page_key(uint64_t above, std::span<const int64_t> tokens) {
+    uint64_t key = 0;
+    page_keys(tokens, static_cast<int64_t>(tokens.size()), above, {&key, 1});
+    return key;
+}
+
 uint64_t namespace_of(std::string_view name) {
     return namespace_key(std::as_bytes(std::span(name)));
 }

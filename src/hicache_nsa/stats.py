@@ -63,7 +63,7 @@ class Counters:
     damaged_host_pages: pages of that file that were not served, since they did not prove true.
     failed_loads, failed_saves: copies that failed. cancelled_loads: copies whose last user
         cancelled them; their pages were given back, what they brought was not kept.
-    refused_save_tokens: not saved, the host tier had no room for them.
+    refused_save_tokens: not saved, the host tier had no room for them; each time it was tried.
     joined_loads: load backs that shared a load in flight. declined_loads: load_back gave None.
     """
 
@@ -117,9 +117,10 @@ class Counters:
 class CopyStats:
     """Copies of one direction that have ended by now, whether the cache has taken them in or not.
 
-    copies: ended well. failed: ended with an error.
+    copies: ended well. failed: ended with an error, or could not be started.
     direct, kernel, staged: went that way of a GPU, those included that are under way.
-    seconds: how long each copy that ended took, from the start of copying to the end.
+    seconds: how long each copy that ended took, from the start of copying to the end; 0 for one
+        that never started.
     """
 
     copies: int = 0
@@ -169,8 +170,11 @@ def snapshot(
     loads: int,
     saves: int,
     totals: Mapping[str, CopyTotals],
+    unstarted_saves: int,
 ) -> CacheStats:
-    """The counters as they are now, with the tiers. totals: ``TransferEngine.totals()``."""
+    """The counters as they are now, with the tiers. totals: ``TransferEngine.totals()``, to which
+    the saves come that it was never given.
+    """
     loaded, saved = totals["h2d"], totals["d2h"]
     values = {f.name: getattr(counters, f.name) for f in fields(Counters)}
     return CacheStats(
@@ -180,7 +184,7 @@ def snapshot(
         loads_in_flight=loads,
         saves_in_flight=saves,
         h2d=_copy_stats(loaded),
-        d2h=_copy_stats(saved),
+        d2h=_copy_stats(saved, unstarted_saves),
         verified_pages=loaded.counts["verified"],
         corrupt_pages=loaded.counts["corrupt"],
         load_back_runs=loaded.counts["runs"],
@@ -192,9 +196,15 @@ def snapshot(
     )
 
 
-def _copy_stats(totals: CopyTotals) -> CopyStats:
-    counts = ("copies", "failed", "direct", "kernel", "staged")
-    return CopyStats(**{name: totals.counts[name] for name in counts}, seconds=totals.seconds)
+def _copy_stats(totals: CopyTotals, unstarted: int = 0) -> CopyStats:
+    names = ("copies", "failed", "direct", "kernel", "staged")
+    counts = {name: totals.counts[name] for name in names}
+    seconds = totals.seconds
+    if unstarted:
+        counts["failed"] += unstarted
+        seconds = seconds.copy()
+        seconds.add(0.0, unstarted)
+    return CopyStats(**counts, seconds=seconds)
 
 
 def _pages_per_run(moved: Mapping[str, int]) -> float:

@@ -178,6 +178,36 @@ def test_a_failure_of_the_thread_is_raised_by_the_next_call(
         publisher.close()
 
 
+def test_a_child_forked_while_the_lock_is_held_does_not_hang() -> None:
+    cache = SmallCache(16, 16)
+    publisher = KvEventPublisher(cache.cache, ANY)
+    held, forked = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with publisher._changed:
+            held.set()
+            forked.wait(SECONDS)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(SECONDS)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        refused = 0
+        for call in (publisher.publish, publisher.flush):
+            try:
+                call()
+            except hc.HiCacheError as error:
+                refused += "parent process" in str(error)
+        publisher.close()
+        os._exit(0 if refused == 2 else 1)
+    forked.set()
+    holder.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    publisher.close()
+
+
 def test_a_forked_child_has_no_publisher() -> None:
     cache = SmallCache(16, 16)
     with KvEventPublisher(cache.cache, ANY, replay_endpoint=ANY) as publisher:

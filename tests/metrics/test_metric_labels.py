@@ -34,6 +34,13 @@ def test_an_empty_value_is_no_label() -> None:
         checked_labels({"rank": ""})
 
 
+def test_what_utf_8_has_no_bytes_for_is_refused() -> None:
+    """It would fail each scrape, of all caches."""
+    with pytest.raises(ValueError, match="'model' can't be written in UTF-8"):
+        checked_labels({"model": "glm\ud800"})
+    assert checked_labels({"model": 'glm\n"\\ü'})
+
+
 @pytest.mark.parametrize("labels", ["rank", ["rank"], 5, {"rank": None}, {"rank": 0.5},
                                     {"rank": True}, {3: "x"}, {"rank": b"0"}])  # fmt: skip
 def test_other_types_are_refused_and_an_example_is_given(labels) -> None:

@@ -13,9 +13,9 @@ class Saves(Books):
 
     def _save_path(self, prefix: Prefix) -> None:
         """Save what of the path is on the device, neither saved nor being saved, and due: from its
-        write_threshold-th hit on (write_through: from the first).
+        write_threshold-th hit on (write_through: from the first). Without a host tier nothing is.
         """
-        if self.write_policy == "write_back":
+        if self.write_policy == "write_back" or self.host_total == 0:
             return
         prefixes = self.there(prefix)
         while prefixes and self.cached[prefixes[-1]].hits < self.write_threshold:

@@ -254,7 +254,7 @@ def test_what_a_file_can_not_say_leaves_the_file(tmp_path: Path) -> None:
     assert named(read_trace(path), "scheduler") == ["stats"]
 
 
-class SlowWatcher:
+class SlowInformant:
     """Is told of a stop only after somebody else has started again."""
 
     def __init__(self, timeline: Timeline) -> None:
@@ -276,15 +276,15 @@ class SlowWatcher:
 
 def test_a_start_beside_a_stop_is_not_lost() -> None:
     timeline = Timeline(_core.Timeline())
-    watcher = SlowWatcher(timeline)
-    timeline.watch(watcher)
+    informant = SlowInformant(timeline)
+    timeline.enlist(informant)
     timeline.start()
     timeline.stop()
-    assert watcher.interrupted
+    assert informant.interrupted
     assert timeline.on
-    assert watcher.recorder is not None
+    assert informant.recorder is not None
     timeline.stop()
-    assert watcher.recorder is None
+    assert informant.recorder is None
 
 
 def _own_timeline(results: object) -> None:

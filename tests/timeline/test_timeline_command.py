@@ -36,6 +36,14 @@ def test_the_demo_records_the_run_after_the_flush(tmp_path: Path) -> None:
     assert on(slices, "H2D")[:3] == ["copy 1", "layer 0", "layer 1"]
 
 
+def test_a_full_disk_takes_the_timeline_and_not_the_result(tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    run = CliRunner().invoke(hicache, [*DEMO, "--timeline", "/dev/full", "--json", str(result)])
+    assert run.exit_code == 1
+    assert "as computed" in run.output and "No space left" in run.output
+    assert json.loads(result.read_text())["outputs_identical"] is True
+
+
 @pytest.fixture(scope="module")
 def one_load(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("overlap") / "load.json"

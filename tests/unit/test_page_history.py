@@ -38,6 +38,24 @@ def test_each_way_out_has_its_name() -> None:
     history.check()
 
 
+def test_pages_are_looked_for_up_to_the_first_unknown_one() -> None:
+    """Wherever it lies, in prompts of many pages and of one: keys are looked for many at a time."""
+    above, pages = namespace_key(b"lora"), 100
+    tokens = TokenSpan(np.arange(1000, 1000 + pages * P + 3))
+    keys = page_keys(tokens, P, above)
+    history = PageHistory(pages)
+    for known in range(pages + 1):
+        assert history.losses(tokens, 0, P, above) == (-(-known // 2), known // 2, 0)
+        for count in (0, 1, known - 1, known, known + 1):
+            if 0 <= count <= pages:
+                found = history.losses(tokens.slice(0, count * P + 1), 0, P, above)
+                assert sum(found) == min(count, known), (known, count)
+        (history.lose if known % 2 else history.evict)(keys[8 * known : 8 * known + 8])
+    assert len(history) == pages
+    history.enter(keys[8 * 50 : 8 * 51])  # cached, though nothing above it is: it ends there
+    assert history.losses(tokens, 0, P, above) == (25, 25, 0)
+
+
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="A history of 0 pages"):
         PageHistory(0)

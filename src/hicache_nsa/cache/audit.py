@@ -80,6 +80,7 @@ def stats(state: CacheState) -> CacheStats:
         len(state.loads),
         len(state.saves),
         state.engine.totals(),
+        state.unstarted_saves,
     )
 
 

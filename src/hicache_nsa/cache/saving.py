@@ -28,6 +28,8 @@ def start_save(state: CacheState, node: Node) -> Save | None:
     this path or a copy in flight needs. Ordered after the work that still writes the pages.
     A copy that can't be submitted is one that failed: it ends in ``poll``, on all ranks.
     """
+    if state.host.num_pages == 0:
+        return None  # no host tier: nothing is saved, and nothing is refused
     size = state.page_size
     path = node.path()
     plan = plan_save(path, size)
@@ -52,6 +54,7 @@ def start_save(state: CacheState, node: Node) -> Save | None:
         ticket = state.engine.submit(D2H, host_pages, device_pages, after=fences)
     except (MemoryError, RuntimeError) as error:
         ticket = Unstarted(error)
+        state.unstarted_saves += 1
     except BaseException:
         state.host.free(host_pages)
         tree.unlock(node)

@@ -42,6 +42,7 @@ class CacheState:
     condemned: host pages that have left the tree and that loads in flight still read.
     failed_in_a_row: saves taken in since the last one that went well, or since pages were dropped
         unsaved for a caller.
+    unstarted_saves: saves that could not be submitted: the engine knows nothing of them.
     spare: share of each tier's pages that eviction leaves free.
     low_water: share of the device pages that write back keeps free ahead of need.
     recorder: writes down KV events; None: nobody asked for them.
@@ -68,6 +69,7 @@ class CacheState:
     filling: int = 0
     condemned: int = 0
     failed_in_a_row: int = 0
+    unstarted_saves: int = 0
     copies: int = 0
     counters: Counters = field(default_factory=Counters)
     recorder: EventRecorder | None = None

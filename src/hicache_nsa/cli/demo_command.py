@@ -11,10 +11,10 @@ import click
 from hicache_nsa.cli.json_output import check_target, write_json
 from hicache_nsa.cli.metrics_server import MetricsServer, metrics_server
 from hicache_nsa.cli.timeline_option import timeline_option
-from hicache_nsa.demo.extra import INSTALL_EXTRA
 from hicache_nsa.demo.prompts import DEFAULT_QUESTIONS, DEFAULT_SHOTS, PromptPlan
 from hicache_nsa.demo.settings import DemoSettings
 from hicache_nsa.errors import HiCacheError
+from hicache_nsa.extras import install_extra
 
 DEFAULTS = DemoSettings()
 EXTRA_MODULES = {"torch", "rich", "tokenizers", "prometheus_client"}
@@ -156,7 +156,7 @@ def demo(
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRA_MODULES:
             raise
-        raise click.ClickException(f"the demo needs {missing}: {INSTALL_EXTRA}") from error
+        raise click.ClickException(f"the demo needs {missing}: {install_extra('demo')}") from error
     sys.exit(0 if passed else 1)
 
 

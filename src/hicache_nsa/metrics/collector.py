@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import hicache_nsa
 from hicache_nsa.cache import HiCache
 from hicache_nsa.errors import HiCacheError
-from hicache_nsa.metrics.labels import checked_labels, require_distinct
+from hicache_nsa.extras import install_extra
+from hicache_nsa.metrics.labels import checked_labels, require_distinct, require_utf8
 from hicache_nsa.metrics.samples import CacheFacts, samples
 from hicache_nsa.metrics.table import METRICS, PREFIX, Metric
 from hicache_nsa.stats import CacheStats
@@ -53,19 +54,23 @@ class Collector:
 
         Raises:
             TypeError: not a ``HiCache``: others have no counters of tokens and tiers.
-            ValueError: a closed cache, one that is here already, or labels that don't fit.
+            ValueError: a closed cache, one that is here already, labels that don't fit, or a format
+                whose name can't be written in UTF-8.
         """
         if not isinstance(cache, HiCache):
             raise TypeError(f"a collector exports a HiCache, got {type(cache).__name__}")
         mine = checked_labels(labels)
         if cache.closed:
             raise ValueError("the cache is closed: there is nothing to export any more")
+        facts = facts_of(cache)
+        for name, value in facts.info.items():
+            require_utf8(name, value)
         with self._lock:
             self._drop_closed()
             if any(each.cache() is cache for each in self._watched):
                 raise ValueError("the collector exports this cache already: remove() it first")
             require_distinct(mine, (each.labels for each in self._watched))
-            self._watched.append(_Watched(weakref.ref(cache), mine, facts_of(cache)))
+            self._watched.append(_Watched(weakref.ref(cache), mine, facts))
 
     def remove(self, cache: HiCache) -> None:
         """Export ``cache`` no more. One that isn't exported is no error."""
@@ -143,7 +148,7 @@ def _client() -> ModuleType:
     except ImportError as error:
         raise ImportError(
             "hicache_nsa.metrics.Collector needs prometheus_client, which isn't installed: "
-            "pip install 'hicache-nsa[metrics]'"
+            f"{install_extra('metrics')}"
         ) from error
     client: ModuleType = core
     return client

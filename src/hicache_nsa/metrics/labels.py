@@ -18,7 +18,8 @@ def checked_labels(labels: Mapping[str, str | int] | None) -> dict[str, str]:
 
     Raises:
         TypeError: not a mapping of text to text or int. ValueError: no name that Prometheus takes,
-            a name of ``RESERVED``, or an empty value, which is no label at all there.
+            a name of ``RESERVED``, or a value that is empty, which is no label at all there, or
+            that can't be written in UTF-8.
     """
     if labels is None:
         return {}
@@ -36,7 +37,16 @@ def checked_labels(labels: Mapping[str, str | int] | None) -> dict[str, str]:
             raise ValueError(f"{name!r} is a label of the metrics themselves: choose another name")
         if value == "":
             raise ValueError(f"the label {name!r} has no value: leave it out, or give one")
+        require_utf8(name, str(value))
     return {name: str(value) for name, value in labels.items()}
+
+
+def require_utf8(name: str, value: str) -> None:
+    """``ValueError`` if the value can't be written: each scrape would fail, of all caches."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"the label {name!r} can't be written in UTF-8: {value!r}") from error
 
 
 def require_distinct(labels: dict[str, str], others: Iterable[dict[str, str]]) -> None:

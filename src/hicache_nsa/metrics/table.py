@@ -14,13 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from hicache_nsa.stats import DROP_REASONS, MISS_REASONS
+from hicache_nsa.transfer import DIRECTIONS
+
 PREFIX = "hicache_"
 SOURCES = ("computed", "device", "host")
-MISS_REASONS = ("cold", "evicted", "flushed", "failed", "partial")
-DROP_REASONS = ("evicted", "flushed", "failed")
 TIERS = ("device", "host")
 PAGE_STATES = ("free", "cached", "locked", "in_flight", "owned")
-DIRECTIONS = ("h2d", "d2h")
 RESULTS = ("ok", "failed")
 WAYS = ("direct", "kernel", "staged")
 BY_FORMAT = ("<one a buffer of the format>",)
@@ -129,7 +129,8 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "refused_save_tokens", "counter", "tokens",
-        "Tokens that were not saved since the host tier had no room for them.",
+        "Tokens that were not saved since the host tier had no room for them, each time it was "
+        "tried; 0 without a host tier.",
     ),
     Metric(
         "restored_host_tokens", "counter", "tokens",

@@ -22,8 +22,8 @@ LATEST = 2**63 - 1  # nanoseconds
 Result = TypeVar("Result")
 
 
-class Watcher(Protocol):
-    """Whoever records calls: ``recorder`` is None while there is nobody to tell."""
+class Informant(Protocol):
+    """Tells the timeline of calls: ``recorder`` is None while there is nobody to tell."""
 
     recorder: _core.Timeline | None
 
@@ -37,7 +37,7 @@ class Timeline:
 
     def __init__(self, native: _core.Timeline) -> None:
         self._native = native
-        self._watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
+        self._informants: weakref.WeakSet[Informant] = weakref.WeakSet()
 
     @property
     def on(self) -> bool:
@@ -132,22 +132,22 @@ class Timeline:
             error.filename = error.filename or os.fspath(path)  # a full disk does not say which
             raise
 
-    def watch(self, watcher: Watcher) -> None:
-        """Keep ``watcher.recorder`` up to date from now on."""
-        self._watchers.add(watcher)
-        self._tell(watcher)
+    def enlist(self, informant: Informant) -> None:
+        """Keep ``informant.recorder`` up to date from now on."""
+        self._informants.add(informant)
+        self._tell(informant)
 
     def _recorder(self) -> _core.Timeline | None:
         return self._native if self._native.on or _core.nvtx_attached() else None
 
     def _tell_all(self) -> None:
-        for watcher in list(self._watchers):
-            self._tell(watcher)
+        for informant in list(self._informants):
+            self._tell(informant)
 
-    def _tell(self, watcher: Watcher) -> None:
+    def _tell(self, informant: Informant) -> None:
         # Looks again: another thread may have started or stopped meanwhile, and told it before.
-        while watcher.recorder is not self._recorder():
-            watcher.recorder = self._recorder()
+        while informant.recorder is not self._recorder():
+            informant.recorder = self._recorder()
 
     def _read(self, call: Callable[[], Result]) -> Result:
         """The call, with the error of a forked child as ``HiCacheError``."""

@@ -40,7 +40,8 @@ def test_a_full_disk_takes_the_timeline_and_not_the_result(tmp_path: Path) -> No
     result = tmp_path / "result.json"
     run = CliRunner().invoke(hicache, [*DEMO, "--timeline", "/dev/full", "--json", str(result)])
     assert run.exit_code == 1
-    assert "as computed" in run.output and "No space left" in run.output
+    assert "as computed" in run.output
+    assert "No space left on device: '/dev/full'" in run.output
     assert json.loads(result.read_text())["outputs_identical"] is True
 
 
@@ -110,14 +111,6 @@ def test_spans_of_any_name_are_drawn_but_a_load_has_to_have_ended(
     )
     assert run.returncode == 2
     assert "no load" in run.stderr and "Traceback" not in run.stderr
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
-def test_a_full_disk_does_not_cost_the_result() -> None:
-    run = CliRunner().invoke(hicache, [*DEMO, "--timeline", "/dev/full"])
-    assert run.exit_code == 1
-    assert "are as computed" in run.output
-    assert "/dev/full" in run.output.splitlines()[-1]
 
 
 @pytest.mark.parametrize("command", [DEMO, [*OVERLAP, "--ratios", "1"]], ids=["demo", "overlap"])

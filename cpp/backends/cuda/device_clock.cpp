@@ -23,6 +23,7 @@ DeviceClock::DeviceClock(std::shared_ptr<EventPool> events) : events_(std::move(
     require(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "Asking for stream priorities");
     require(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest),
             "Creating a stream");
+    set(std::chrono::steady_clock::now(), kFirstPatience);
 }
 
 DeviceClock::~DeviceClock() {
@@ -46,8 +47,8 @@ std::optional<DeviceClock::Base> DeviceClock::look(SteadyTime limit) {
     }
 }
 
-void DeviceClock::set(SteadyTime now) {
-    const SteadyTime limit = now + kPatience;
+void DeviceClock::set(SteadyTime now, std::chrono::milliseconds patience) {
+    const SteadyTime limit = now + patience;
     std::optional<Base> best;
     try {
         for (int i = 0; i < kTries; ++i) {
@@ -65,7 +66,7 @@ void DeviceClock::set(SteadyTime now) {
 std::optional<SteadyTime> DeviceClock::time_of(const PooledEvent& event) {
     std::lock_guard lock(mutex_);
     const SteadyTime now = std::chrono::steady_clock::now();
-    if (now >= set_again_) set(now);
+    if (now >= set_again_) set(now, kPatience);
     if (!base_) return std::nullopt;
     const auto since = time_between(base_->event, event);
     if (!since) return std::nullopt;

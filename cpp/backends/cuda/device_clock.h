@@ -27,7 +27,8 @@ namespace hicache::cuda {
 // Thread-safe.
 class DeviceClock {
   public:
-    // events: with times. Throws: std::runtime_error if CUDA refuses a stream.
+    // events: with times. The clock is set at once: an old base is there if it cannot be set later.
+    // Throws: std::runtime_error if CUDA refuses a stream.
     explicit DeviceClock(std::shared_ptr<EventPool> events);
     ~DeviceClock();
     DeviceClock(const DeviceClock&) = delete;
@@ -41,6 +42,7 @@ class DeviceClock {
   private:
     static constexpr std::chrono::milliseconds kFresh{250};  // a clock 20 ppm off is 5 us off then
     static constexpr std::chrono::milliseconds kPatience{20};
+    static constexpr std::chrono::milliseconds kFirstPatience{1000};  // no copy waits for it
     static constexpr std::chrono::seconds kRetry{1};
     static constexpr int kTries = 3;
 
@@ -51,7 +53,7 @@ class DeviceClock {
     };
     // An event now; nullopt if it takes too long. Requires, both: the mutex is held.
     [[nodiscard]] std::optional<Base> look(SteadyTime limit);
-    void set(SteadyTime now);
+    void set(SteadyTime now, std::chrono::milliseconds patience);
 
     const std::shared_ptr<EventPool> events_;
     cudaStream_t stream_ = nullptr;  // of its own: nothing waits on it

@@ -112,6 +112,21 @@ TEST_P(CudaExposedWaits, OfACopyThatFailsBeforeAByteMoved) {
     EXPECT_GE(totals().exposed_wait_ns, 2 * kAtLeast);
 }
 
+TEST_P(CudaExposedWaits, OfACopyThatFailsWhileTheClockCannotBeSet) {
+    UserStream stream;
+    pools_.engine().hold(kLoad);
+    pools_.engine().fail_next(kLoad, 0);
+    const Ticket load = pools_.submit(kLoad, {3}, {5});
+    wait_for_all(load, stream);
+    std::this_thread::sleep_for(kHeld * 2);  // the clock is to be set again
+    fail_queueing_after(0);
+    pools_.engine().release(kLoad);
+    ASSERT_TRUE(load.wait(60.0));
+    fail_no_queueing();
+    EXPECT_EQ(totals().exposed_waits, 1);
+    EXPECT_GE(totals().exposed_wait_ns, kAtLeast);
+}
+
 TEST_P(CudaExposedWaits, OfACopyThatFailsBehindItsPages) {
     UserStream stream;
     pools_.engine().hold(kLoad);

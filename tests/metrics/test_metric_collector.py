@@ -260,42 +260,6 @@ def test_a_scrape_takes_in_what_has_ended_and_leaves_a_polled_cache_alone() -> N
             assert found.value("copies_total", direction="d2h", result="ok") == 1
 
 
-def test_a_save_that_could_not_be_started_is_a_failed_copy(monkeypatch) -> None:
-    """Else nothing that is exported would say so, and no alert."""
-
-    def refuse(*args, **options):
-        raise MemoryError("no memory for one more copy")
-
-    with small_cache() as cache:
-        collector = Collector(cache)
-        with monkeypatch.context() as refused:
-            refused.setattr(cache.engine, "submit", refuse)
-            cache.insert(range(16), cache.allocate(4))
-            cache.insert(range(100, 116), cache.allocate(4))
-        put(cache, 8, first=200)
-        found = scrape(collector)
-        assert found.value("copies_total", direction="d2h", result="failed") == 2
-        assert found.value("copies_total", direction="d2h", result="ok") == 1
-        assert found.value("copy_seconds_count", direction="d2h") == 3
-        assert found.value("copies_total", direction="h2d", result="failed") == 0
-        again = scrape(collector)
-        assert again.values == found.values
-
-
-@pytest.mark.parametrize("policy", ["write_through", "write_through_selective", "write_back"])
-def test_without_a_host_tier_no_save_is_refused(policy: str) -> None:
-    """There is none to be had: an alert on refused saves would never end."""
-    with small_cache(host_pages=0, write_policy=policy) as cache:
-        for first in range(0, 96, 16):
-            cache.insert(range(first, first + 16), cache.allocate(4))
-            cache.match_prefix(range(first, first + 16))
-            cache.match_prefix(range(first, first + 16))
-        found = scrape(Collector(cache))
-        assert found["refused_save_tokens_total"] == 0
-        assert found.value("evicted_tokens_total", tier="device") == 32
-        assert found.value("dropped_tokens_total", reason="evicted") == 32
-
-
 def test_while_the_tier_grows_a_scrape_takes_in_nothing() -> None:
     """What could not be had of memory is told once, to the engine's next call."""
     with testing.hold_preparation():

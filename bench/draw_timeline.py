@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,16 +50,16 @@ def read_slices(document: dict[str, Any]) -> list[Slice]:
     """All spans, in time.
 
     Raises:
-        ValueError: there is no load in the file.
+        ValueError: there is no load in the file that has ended.
     """
     events = document["traceEvents"]
     rows = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
     spans = [e for e in events if e["ph"] == "X"]
     queued = [e["ts"] for e in spans if rows[e["tid"]] == "H2D, queued"]
-    loads = [e["ts"] for e in spans if rows[e["tid"]].split(",")[0] == "H2D"]
-    if not loads:
-        raise ValueError("the file has no load (host to device) in it")
-    origin = min([*queued, *loads])
+    copied = [e for e in spans if rows[e["tid"]].split(",")[0] == "H2D"]
+    if not any(e["name"].startswith("copy ") for e in copied):
+        raise ValueError("the file has no load (host to device) in it that has ended")
+    origin = min([*queued, *(e["ts"] for e in copied)])
     found = [
         Slice(
             rows[e["tid"]],
@@ -107,7 +108,7 @@ def draw(document: dict[str, Any], path: Path) -> None:
 def draw_track(axes: Axes, place: int, members: Sequence[Slice], colour: str, end: float) -> None:
     """Bars of one track. A copy is a frame around its layers."""
     for each in members:
-        length, frame = each.end - each.begin, each.name.startswith("copy")
+        length, frame = each.end - each.begin, each.name.startswith("copy ")
         axes.broken_barh(
             [(each.begin, length)],
             (place - BAR / 2, BAR),
@@ -131,16 +132,14 @@ def fitting(label: str, share: float) -> str:
 
 def short(name: str) -> str:
     """``layer 7`` as 7, ``layers 0 to 3`` as 0-3; other names as they are."""
-    words = name.split()
-    if words[0] == "layer":
-        return words[1]
-    return f"{words[1]}-{words[3]}" if words[0] == "layers" else name
+    layers = re.fullmatch(r"layers? (\d+)(?: to (\d+))?", name)
+    return "-".join(filter(None, layers.groups())) if layers else name
 
 
 def title(document: dict[str, Any], drawn: dict[str, list[Slice]]) -> str:
     """One line: what was loaded, how long it took, and how long computing stood still for it."""
     about = document["otherData"]
-    load = next(each for each in drawn["H2D"] if each.name.startswith("copy"))
+    load = next(each for each in drawn["H2D"] if each.name.startswith("copy "))
     gigabytes = load.args["bytes"] / 1e9
     waited = sum(each.end - each.begin for each in drawn["waits"])
     milliseconds = load.end - load.begin

@@ -25,6 +25,7 @@ int64_t begin_call(const Timeline& self, const char* name) {
 }
 
 void end_call(Timeline& self, std::string_view track, const char* name, int64_t begin) {
+    if (nvtx::attached()) nvtx::pop();  // first: what follows may throw
     if (begin > 0 && self.on()) {
         TimelineSpan span;
         span.track = parse_track(track);
@@ -34,7 +35,6 @@ void end_call(Timeline& self, std::string_view track, const char* name, int64_t 
         span.text = name;
         self.record(std::move(span));
     }
-    if (nvtx::attached()) nvtx::pop();
 }
 
 void add(Timeline& self, std::string_view track, const char* name, int64_t begin, int64_t end) {

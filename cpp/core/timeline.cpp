@@ -41,7 +41,12 @@ int64_t steady_nanoseconds() {
 }
 
 int64_t current_thread() {
-    thread_local const auto id = static_cast<int64_t>(::syscall(SYS_gettid));
+    thread_local uint64_t generation = 0;  // in a forked child the thread has another number
+    thread_local int64_t id = 0;
+    if (generation != process_generation()) {
+        id = static_cast<int64_t>(::syscall(SYS_gettid));
+        generation = process_generation();
+    }
     return id;
 }
 

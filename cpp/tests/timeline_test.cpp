@@ -185,5 +185,16 @@ TEST(Timeline, AForkedChildRecordsNothingAndHangsNowhere) {
     writer.join();
 }
 
+TEST(Timeline, AThreadHasAnotherNumberInAForkedChild) {
+    const int64_t parent = current_thread();
+    EXPECT_EQ(parent, current_thread());
+    const pid_t child = fork();
+    if (child == 0) _exit(current_thread() == getpid() ? 0 : 1);  // of the first thread: the same
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
 }  // namespace
 }  // namespace hicache

@@ -100,6 +100,8 @@ CALLS = {
     "clear": lambda c, x: c.clear(),
     "invalidate": lambda c, x: c.invalidate(),
     "stats": lambda c, x: c.stats(),
+    "observe": lambda c, x: c.observe(),
+    "record_events": lambda c, x: c.record_events(),
     "check": lambda c, x: c.check(),
 }
 

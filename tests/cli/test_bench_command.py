@@ -162,7 +162,7 @@ def test_missing_rich_names_the_pip_command() -> None:
     script += "from hicache_nsa.cli import main; main()"
     run = subprocess.run([sys.executable, "-c", script, *TRANSFER], capture_output=True, text=True)
     assert run.returncode == 1
-    assert "the bench needs rich: run pip install '.[demo]'" in run.stderr
+    assert "the bench needs rich: run pip install 'hicache-nsa[demo]'" in run.stderr
     assert "Traceback" not in run.stderr
 
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hicache_nsa import _core
-from hicache_nsa.cli import progress
+from hicache_nsa.cli import main, progress
 from hicache_nsa.cli.app import hicache
 
 SMALL = ["demo", "--questions", "2", "--shots", "3", "--tokenizer", "bytes"]
@@ -145,7 +145,7 @@ def test_missing_extra_names_the_pip_command(module: str, code: int) -> None:
     options = ["demo", "--questions", "1", "--shots", "1", "--tokenizer", "deepseek"]
     run = subprocess.run([sys.executable, "-c", script, *options], capture_output=True, text=True)
     assert run.returncode == code
-    assert f"needs {module}: run pip install '.[demo]'" in run.stderr
+    assert f"needs {module}: run pip install 'hicache-nsa[demo]'" in run.stderr
     assert "Traceback" not in run.stderr
 
 
@@ -171,3 +171,14 @@ def test_interrupt_prints_what_is_there(monkeypatch: pytest.MonkeyPatch, tmp_pat
     written = json.loads(file.read_text(encoding="utf-8"))
     assert written["interrupted"] is True
     assert [run["questions"] for run in written["runs"]] == [2, 1]
+
+
+def test_interrupt_while_the_commands_are_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Importing:
+        def __getattr__(self, name: str) -> object:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "hicache_nsa.cli.app", Importing())
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 1

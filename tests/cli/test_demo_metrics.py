@@ -179,5 +179,5 @@ def test_without_the_client_the_extra_is_named() -> None:
     command = [sys.executable, "-c", script, *SMALL, "--metrics-port", "0"]
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 1
-    assert "the demo needs prometheus_client: run pip install '.[demo]'" in run.stderr
+    assert "the demo needs prometheus_client: run pip install 'hicache-nsa[demo]'" in run.stderr
     assert "Traceback" not in run.stderr

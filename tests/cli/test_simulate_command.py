@@ -339,7 +339,7 @@ def test_missing_rich_names_the_pip_command(trace: Path) -> None:
         [sys.executable, "-c", script, "simulate", trace], capture_output=True, text=True
     )
     assert run.returncode == 1
-    assert "simulate needs rich: run pip install '.[plot]'" in run.stderr
+    assert "simulate needs rich: run pip install 'hicache-nsa[plot]'" in run.stderr
     assert "Traceback" not in run.stderr
 
 
@@ -350,7 +350,7 @@ def test_missing_matplotlib_names_the_pip_command(trace: Path, tmp_path: Path) -
     picture = ["--plot", str(tmp_path / "out.png")]
     run = subprocess.run([*command, *picture], capture_output=True, text=True)
     assert run.returncode == 1
-    assert "--plot needs matplotlib: run pip install '.[plot]'" in run.stderr
+    assert "--plot needs matplotlib: run pip install 'hicache-nsa[plot]'" in run.stderr
     assert not (tmp_path / "out.png").exists()
     assert subprocess.run(command, capture_output=True).returncode == 0
 

@@ -63,7 +63,7 @@ def run_demo(monkeypatch: pytest.MonkeyPatch, mutant: Mutant | None) -> tuple[in
     """Exit code and output of the command with the first prompt's host pages changed."""
     original = Demo.run
 
-    def run(demo: Demo, step: Callable[[str], None]) -> object:
+    def run(demo: Demo, step: Callable[[str], None], **options: object) -> object:
         def corrupt(cache: HiCache) -> None:
             match = cache.match_prefix(demo.prompts[0], count=False)
             assert match.device_tokens == 0
@@ -71,7 +71,7 @@ def run_demo(monkeypatch: pytest.MonkeyPatch, mutant: Mutant | None) -> tuple[in
             if mutant is not None:
                 mutant(cache.host_pool.page_view, match.host_pages.tolist())
 
-        return original(demo, step, corrupt)
+        return original(demo, step, corrupt, **options)
 
     monkeypatch.setattr(Demo, "run", run)
     outcome = CliRunner().invoke(hicache, OPTIONS.split(), catch_exceptions=False)

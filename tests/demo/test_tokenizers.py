@@ -36,7 +36,7 @@ def test_deepseek_is_read_without_importing_its_package() -> None:
 def test_default_is_bytes_where_nothing_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenizers, "find_spec", lambda name: None)
     assert open_tokenizer(None).name == "bytes"
-    with pytest.raises(TokenizerError, match=r"pip install '\.\[demo\]'"):
+    with pytest.raises(TokenizerError, match=r"pip install 'hicache-nsa\[demo\]'"):
         open_tokenizer("deepseek")
 
 

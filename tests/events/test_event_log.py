@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
+from typing import Any
 
 import pytest
 from consumer import Consumer, cached
 from small_cache import LONG, SmallCache
 
 import hicache_nsa as hc
-from hicache_nsa.cache import Cleared, Stored
+from hicache_nsa.cache import Cleared, Stored, event_log, kv_events
 from hicache_nsa.cache.kv_events import extra_key_text
 from hicache_nsa.tokens import namespace, short_namespace
 
@@ -92,6 +94,58 @@ def test_restart_tells_everything_anew() -> None:
     assert events[0] == Cleared() and event in events
     assert sorted(each.tokens for each in events[1:]) == [tuple(A), tuple(B)]
     assert log.overflows == 0
+
+
+def test_telling_everything_keeps_the_lock_for_the_walk_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cache = SmallCache(16, 16)
+    cache.put(A)
+    cache.put(A[:8] + B[:8], extra_key="other")
+    assert cache.drain(LONG)
+    log = cache.cache.record_events()
+    lock = cache.cache._guard.lock
+    free: list[bool] = []
+
+    def record(*fields: Any) -> kv_events.StoredRecord:
+        def look() -> None:
+            free.append(lock.acquire(blocking=False))
+            if free[-1]:
+                lock.release()
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+        return made(*fields)
+
+    made = kv_events.StoredRecord
+    monkeypatch.setattr(kv_events, "StoredRecord", record)
+    consumer = Consumer()
+    consumer.apply(log.take())
+    assert free == [True] * 4
+    assert consumer.sets == cached(cache.cache)
+
+
+def test_a_take_that_was_interrupted_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = SmallCache(16, 16)
+    log = cache.cache.record_events()
+    consumer = Consumer()
+    consumer.apply(log.take())
+    cache.put(A)
+
+    def interrupted(record: Any, page_size: int) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(event_log, "event_of", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            log.take()
+    assert cache.drain(LONG)
+    cache.put(B)
+    events = log.take()
+    assert events[0] == Cleared()
+    consumer.apply(events)
+    assert consumer.sets == cached(cache.cache)
 
 
 def test_a_new_log_ends_the_one_before() -> None:

@@ -139,6 +139,27 @@ def test_what_is_no_longer_kept_is_published_anew(opened: Open) -> None:
     late.close()
 
 
+def test_whoever_asks_again_and_again_does_not_keep_the_publisher_busy(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Everything is more than is kept. It is published anew once, and again after a rest."""
+    monkeypatch.setattr("hicache_nsa.kv_events.publisher.REST", 1e9)
+    cache = SmallCache(16, 0)
+    cache.put(A)
+    publisher, router = opened(cache.cache, replay_size=10)
+    assert publisher.flush(SECONDS)
+    first = publisher.published
+    assert caplog.text.count("replay_size=10 bytes is less than") == 1
+    for _ in range(20):
+        assert router.replay(0) == []
+        assert publisher.flush(SECONDS)
+    assert publisher.published == first + 1
+    publisher._rests_until = 0.0
+    assert publisher.flush(SECONDS) and publisher.published == first + 2  # owed until then
+    assert publisher.flush(SECONDS) and publisher.published == first + 2
+    assert caplog.text.count("replay_size=10") == 1
+
+
 def test_a_whole_replay_publishes_nothing_anew(opened: Open) -> None:
     cache = SmallCache(16, 0)
     publisher, router = opened(cache.cache)

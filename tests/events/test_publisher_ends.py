@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from small_cache import LONG, SmallCache
 import hicache_nsa as hc
 from hicache_nsa.kv_events import KvEventPublisher
 from hicache_nsa.kv_events.endpoints import binds, endpoint_of_rank
+from hicache_nsa.kv_events.kept_batches import KeptBatches
 
 ANY = "tcp://127.0.0.1:*"
 A = list(range(16))
@@ -100,6 +102,19 @@ def test_which_addresses_are_bound() -> None:
     assert not binds("tcp://router.example:5557") and not binds("tcp://127.0.0.1:5557")
 
 
+def test_many_small_batches_take_no_more_memory_than_was_given() -> None:
+    tracemalloc.start()
+    try:
+        kept = KeptBatches(1 << 20)
+        for number in range(1000, 51_000):
+            kept.add(number, number.to_bytes(8, "big") * 4)
+        assert tracemalloc.get_traced_memory()[0] < 1.2 * (1 << 20)
+    finally:
+        tracemalloc.stop()
+    assert kept.first(51_000) < 50_000
+    assert [number for number, _ in kept.since(50_998)] == [50_998, 50_999]
+
+
 def test_a_publisher_may_connect_to_a_router_that_binds() -> None:
     context = zmq.Context()
     sub = context.socket(zmq.SUB)
@@ -176,6 +191,36 @@ def test_a_failure_of_the_thread_is_raised_by_the_next_call(
     assert cache.tree.watcher is None
     with pytest.raises(hc.HiCacheError, match="no more sockets"):
         publisher.close()
+
+
+def test_a_child_forked_while_the_lock_is_held_does_not_hang() -> None:
+    cache = SmallCache(16, 16)
+    publisher = KvEventPublisher(cache.cache, ANY)
+    held, forked = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with publisher._changed:
+            held.set()
+            forked.wait(SECONDS)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(SECONDS)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        refused = 0
+        for call in (publisher.publish, publisher.flush):
+            try:
+                call()
+            except hc.HiCacheError as error:
+                refused += "parent process" in str(error)
+        publisher.close()
+        os._exit(0 if refused == 2 else 1)
+    forked.set()
+    holder.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    publisher.close()
 
 
 def test_a_forked_child_has_no_publisher() -> None:

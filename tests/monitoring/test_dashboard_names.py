@@ -1,4 +1,4 @@
-"""grafana.json and the rules name what the table of metrics has, and use all of it."""
+"""What grafana.json, the rules and docs/metrics.md name is in the table, and all of it is used."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from monitoring_files import (
     SELECTOR,
     SERIES,
     dashboard,
+    documented,
     drawn,
     exported_names,
     panels,
@@ -32,16 +33,18 @@ EXPRESSIONS = [(each.title, each.expression) for each in drawn()]
 EXPRESSIONS += [(v["name"], v["query"]["query"]) for v in variables()]
 EXPRESSIONS += [(rule.get("record") or rule["alert"], rule["expr"]) for rule in rules()]
 IDS = [f"{title}-{number}" for number, (title, _) in enumerate(EXPRESSIONS)]
+WITH_DOCS = EXPRESSIONS + [(each.title, each.expression) for each in documented()]
+WITH_DOCS_IDS = [f"{title}-{number}" for number, (title, _) in enumerate(WITH_DOCS)]
 
 
-@pytest.mark.parametrize(("title", "expression"), EXPRESSIONS, ids=IDS)
+@pytest.mark.parametrize(("title", "expression"), WITH_DOCS, ids=WITH_DOCS_IDS)
 def test_every_series_is_in_the_table(title: str, expression: str) -> None:
     names = set(SERIES.findall(expression))
     assert names or RECORDED.search(expression)
     assert names - set(METRIC_OF) == set()
 
 
-@pytest.mark.parametrize(("title", "expression"), EXPRESSIONS, ids=IDS)
+@pytest.mark.parametrize(("title", "expression"), WITH_DOCS, ids=WITH_DOCS_IDS)
 def test_every_label_and_value_is_in_the_table(title: str, expression: str) -> None:
     known = dict(METRICS_LABELS)
     for name, matchers in SELECTOR.findall(expression):
@@ -135,3 +138,7 @@ def test_the_readme_has_every_panel_rule_and_file() -> None:
     assert {rule.get("record") or rule["alert"] for rule in rules()} - named == set()
     assert all(file.name in text for file in FOLDER.iterdir() if file.name != "README.md")
     assert RULES.name in text
+
+
+def test_the_expressions_of_the_docs_are_found() -> None:
+    assert len(documented()) >= 15

@@ -9,7 +9,7 @@ from layout import PACKAGE
 
 # From the ground up: a part may import itself and what stands in a line above its own.
 ORDER = (
-    ("_core", "errors"),
+    ("_core", "errors", "extras"),
     ("sizes", "histogram", "cuda_streams", "link_curve"),
     ("formats",),
     ("streams", "tensors", "tokens", "engine_options"),

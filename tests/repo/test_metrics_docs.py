@@ -1,6 +1,5 @@
 """docs/metrics.md lists the metrics that there are, and its code runs."""
 
-import re
 import socket
 
 from layout import ROOT
@@ -36,25 +35,3 @@ def test_its_blocks_run_one_after_the_other() -> None:
         port = free.getsockname()[1]
     run_blocks(TEXT.replace(f"start_http_server({PORT}, ", f"start_http_server({port}, "))
     assert len(blocks(TEXT)) == 4
-
-
-def expressions() -> list[str]:
-    """Of the blocks of PromQL; an empty line is between two of them."""
-    found = re.findall(r"^```promql\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-    return [one for block in found for one in block.strip().split("\n\n")]
-
-
-def test_every_series_and_label_of_the_questions_exists() -> None:
-    suffixes = {"counter": ("_total",), "gauge": ("",), "info": ("_info",),
-                "histogram": ("_bucket", "_count", "_sum")}  # fmt: skip
-    labels = {
-        PREFIX + metric.name + end: dict(metric.labels)
-        for metric in METRICS
-        for end in suffixes[metric.type]
-    }
-    assert len(expressions()) >= 15
-    for expression in expressions():
-        for name, selected in re.findall(r"(hicache_\w+)(?:\{([^}]*)\})?", expression):
-            assert name in labels, (name, expression)
-            for label, values in re.findall(r'(\w+)=~?"([^"]*)"', selected):
-                assert set(values.split("|")) <= set(labels[name][label]), expression

@@ -27,6 +27,15 @@ with small_cache() as cache:
     with cache.timeline.span("attention"):
         cache.stats()
     assert cache.timeline.spans() == []
+native = _core.Timeline()
+native.start(1)
+begin = native.begin_call("odd")
+try:
+    native.end_call("nowhere", "odd", begin)
+except ValueError:
+    assert injected.ranges_open() == 0
+else:
+    raise AssertionError("no such track, and nobody says so")
 assert injected.ranges_open() == injected.ranges_unbalanced() == 0
 print(injected.ranges_seen().decode(), end="")
 """
@@ -70,7 +79,7 @@ def test_a_profiler_gets_calls_and_what_is_in_them(injection: Path) -> None:
     calls = [line for line in lines if " " not in line]
     assert calls == [
         *("allocate", "insert", "drain", "reset", "match_prefix", "load_back", "poll"),
-        "attention",
+        *("attention", "odd"),
     ]
     assert lines[lines.index("insert") + 1] == " submit d2h copy of pages 6"
     assert lines[lines.index("load_back") + 1] == " submit h2d copy of pages 6"

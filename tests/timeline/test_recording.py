@@ -11,9 +11,10 @@ import pytest
 from recorded_cache import LAYERS, PAGES, has_waited, release_once, save_flush_load, small_cache
 from trace_format import Slice, check_events, read_trace, rows_in_order
 
-from hicache_nsa import HiCacheError, TransferEngine, formats
+from hicache_nsa import HiCacheError, TransferEngine, _core, formats
 from hicache_nsa.pools import DevicePool, HostPool
 from hicache_nsa.testing import hold
+from hicache_nsa.timeline import Timeline
 
 
 def named(slices: list[Slice], row: str) -> list[str]:
@@ -209,7 +210,7 @@ def test_bad_arguments_change_nothing(tmp_path: Path) -> None:
         timeline = cache.timeline
         timeline.start(4)
         cache.stats()
-        for capacity in (0, -1, 2**24 + 1):
+        for capacity in (0, -1, 2**24 + 1, 2**70):
             with pytest.raises(ValueError, match=str(capacity)):
                 timeline.start(capacity)
         for wrong in (1.5, "many", True):
@@ -223,10 +224,86 @@ def test_bad_arguments_change_nothing(tmp_path: Path) -> None:
             timeline.add("x", 2, 1)
         with pytest.raises(ValueError, match="begin=-1"):
             timeline.add("x", -1, 1)
+        with pytest.raises(ValueError, match=f"end={2**63}"):
+            timeline.add("x", 0, 2**63)
+        for name in (None, 5, b"x"):
+            with pytest.raises(TypeError, match="must be a string"):
+                timeline.add(name, 0, 1)  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="must be a string"), timeline.span(name):  # type: ignore[arg-type]
+                pytest.fail("the body ran")
+        with pytest.raises(UnicodeEncodeError), timeline.span("\ud800"):
+            pytest.fail("the body ran")
         with pytest.raises(OSError, match="nowhere"):
             timeline.write(tmp_path / "nowhere" / "t.json")
         assert timeline.on
         assert [span.text for span in timeline.spans()] == ["stats"]
+
+
+def test_what_a_file_can_not_say_leaves_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    with small_cache() as cache:
+        cache.timeline.start()
+        cache.stats()
+        cache.timeline.write(path, {"gpu": 'odd "name" \ud800 \u00e4'})
+        before = path.read_bytes()
+        for about in (float("nan"), object()):
+            with pytest.raises((ValueError, TypeError), match="JSON"):
+                cache.timeline.write(path, {"about": about})
+            assert path.read_bytes() == before
+    assert json.loads(before)["otherData"]["gpu"] == 'odd "name" \ud800 \u00e4'
+    assert named(read_trace(path), "scheduler") == ["stats"]
+
+
+class SlowInformant:
+    """Is told of a stop only after somebody else has started again."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self._known: _core.Timeline | None = None
+        self.interrupted = False
+
+    @property
+    def recorder(self) -> _core.Timeline | None:
+        return self._known
+
+    @recorder.setter
+    def recorder(self, native: _core.Timeline | None) -> None:
+        if native is None and not self.interrupted:
+            self.interrupted = True
+            self._timeline.start()
+        self._known = native
+
+
+def test_a_start_beside_a_stop_is_not_lost() -> None:
+    timeline = Timeline(_core.Timeline())
+    informant = SlowInformant(timeline)
+    timeline.enlist(informant)
+    timeline.start()
+    timeline.stop()
+    assert informant.interrupted
+    assert timeline.on
+    assert informant.recorder is not None
+    timeline.stop()
+    assert informant.recorder is None
+
+
+def _own_timeline(results: object) -> None:
+    timeline = Timeline(_core.Timeline())
+    timeline.start()
+    with timeline.span("x"):
+        pass
+    (span,) = timeline.spans()
+    results.put(span.thread == threading.get_native_id())  # type: ignore[attr-defined]
+
+
+def test_a_forked_child_has_threads_of_its_own() -> None:
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    _own_timeline(results)
+    child = context.Process(target=_own_timeline, args=(results,))
+    child.start()
+    assert [results.get(timeout=30) for _ in range(2)] == [True, True]
+    child.join()
 
 
 def _in_child(cache: object, results: object) -> None:

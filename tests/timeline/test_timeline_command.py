@@ -36,6 +36,14 @@ def test_the_demo_records_the_run_after_the_flush(tmp_path: Path) -> None:
     assert on(slices, "H2D")[:3] == ["copy 1", "layer 0", "layer 1"]
 
 
+def test_a_full_disk_takes_the_timeline_and_not_the_result(tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    run = CliRunner().invoke(hicache, [*DEMO, "--timeline", "/dev/full", "--json", str(result)])
+    assert run.exit_code == 1
+    assert "as computed" in run.output and "No space left" in run.output
+    assert json.loads(result.read_text())["outputs_identical"] is True
+
+
 @pytest.fixture(scope="module")
 def one_load(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("overlap") / "load.json"
@@ -83,6 +91,33 @@ def test_a_file_without_a_load_is_not_drawn(tmp_path: Path) -> None:
     assert run.returncode == 2
     assert "no load" in run.stderr
     assert not (tmp_path / "x.svg").exists()
+
+
+def test_spans_of_any_name_are_drawn_but_a_load_has_to_have_ended(
+    one_load: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    document = json.loads(one_load.read_text())
+    layer = next(e for e in document["traceEvents"] if e["name"] == "layer 0")
+    document["traceEvents"] += [{**layer, "name": name} for name in ("layer", "layers", "", "a b")]
+    file = tmp_path / "odd.json"
+    file.write_text(json.dumps(document))
+    subprocess.run([*DRAW, str(file), str(tmp_path / "odd.svg")], check=True)
+    unended = [e for e in document["traceEvents"] if not e["name"].startswith("copy ")]
+    file.write_text(json.dumps({**document, "traceEvents": unended}))
+    run = subprocess.run(
+        [*DRAW, str(file), str(tmp_path / "x.svg")], capture_output=True, text=True
+    )
+    assert run.returncode == 2
+    assert "no load" in run.stderr and "Traceback" not in run.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
+def test_a_full_disk_does_not_cost_the_result() -> None:
+    run = CliRunner().invoke(hicache, [*DEMO, "--timeline", "/dev/full"])
+    assert run.exit_code == 1
+    assert "are as computed" in run.output
+    assert "/dev/full" in run.output.splitlines()[-1]
 
 
 @pytest.mark.parametrize("command", [DEMO, [*OVERLAP, "--ratios", "1"]], ids=["demo", "overlap"])

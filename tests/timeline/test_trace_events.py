@@ -54,6 +54,14 @@ def test_times_are_microseconds_since_the_first_span() -> None:
     assert {s.name: s.begin for s in check_events(trace_events(spans))} == {"a": 1500, "copy 1": 0}
 
 
+def test_readers_that_cut_off_get_every_nanosecond() -> None:
+    spans = [span("compute", "call", n, n + 1 + n % 7, text="x") for n in range(0, 100_000, 7)]
+    spans += [span("compute", "call", 10**15 + n, 10**15 + n + 1, text="x") for n in range(1000)]
+    events = [event for event in trace_events(spans) if event["ph"] == "X"]
+    read = sorted((int(event["ts"] * 1000), int(event["dur"] * 1000)) for event in events)
+    assert read == sorted((each.begin, each.end - each.begin) for each in spans)
+
+
 def test_every_stream_and_thread_that_waits_has_a_row() -> None:
     spans = [
         span("waits", "wait", 0, 50, stream=94, copy=1, first_layer=0, last_layer=0),

@@ -21,7 +21,7 @@ class Ends:
         self._guard = guard
         self._state = state
         self._polled = polled
-        state.engine.timeline.watch(guard)
+        state.engine.timeline.enlist(guard)
 
     def end_load(self, load: LoadBack, stream: Stream, cancel: bool) -> None:
         """``LoadBack.release`` and ``LoadBack.cancel``."""

@@ -2,7 +2,7 @@
 
 Where more happened than the log holds, it forgets all of it, and what is taken next is ``Cleared``
 and everything that is cached at that moment. So whoever applies what is taken is right afterwards,
-always. A new log begins with everything that is cached, in the same way.
+always. A new log begins with everything that is cached, too, with no ``Cleared`` before it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from hicache_nsa.cache.guard import Guard, atomic
 from hicache_nsa.cache.kv_events import (
     Cleared,
+    Inventory,
     KvEvent,
     Record,
     RemovedRecord,
@@ -62,17 +63,14 @@ class EventRecorder:
         self.cleared()
         self.behind = True
 
-    def take(self, tree: RadixTree) -> list[Record]:
-        """All records since the last call; ``tree``: where to look where that is not all."""
+    def take(self, tree: RadixTree) -> tuple[list[Record], Inventory | None]:
+        """All records since the last call, and what comes after them where that is not all."""
         records, self._records = self._records, []
         self.pages = 0
-        if self.behind:
-            self.behind = False
-            for node in tree.nodes():
-                for tier in (tree.device, tree.host):
-                    if count := tier.count(node):
-                        records.append(stored_record(tier.name, node, 0, count))
-        return records
+        if not self.behind:
+            return records, None
+        self.behind = False
+        return records, Inventory(tree)
 
     def _has_room(self, pages: int) -> bool:
         self.pages += pages
@@ -96,13 +94,20 @@ class KvEventLog:
 
         A copy in flight is no event: its pages are stored when its end is taken in. Under the
         cache's lock this takes next to no time, but for a walk over all nodes where all of them are
-        told.
+        told: about a microsecond each, for which other calls wait.
 
         Raises:
             HiCacheError: the cache or this log is closed, or ``record_events`` was called again.
         """
-        records = self._take()
-        return [event_of(record, self._state.page_size) for record in records]
+        records, everything = self._take()
+        try:
+            if everything is not None:
+                records.extend(everything.records())
+            return [event_of(record, self._state.page_size) for record in records]
+        except BaseException:  # ^C, no memory: what was taken is lost, so all is told anew
+            with self._guard.lock:
+                self._recorder.restart()
+            raise
 
     @atomic
     def restart(self) -> None:
@@ -126,7 +131,7 @@ class KvEventLog:
         return self._recorder.overflows
 
     @atomic
-    def _take(self) -> list[Record]:
+    def _take(self) -> tuple[list[Record], Inventory | None]:
         self._require_open()
         return self._recorder.take(self._state.tree)
 

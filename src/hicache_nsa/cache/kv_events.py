@@ -6,13 +6,12 @@ events, with tuples of numbers, where they are taken.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-import numpy as np
-
-from hicache_nsa.tokens import PACKED_KEY, UINT64
-from hicache_nsa.tree import Node
+from hicache_nsa.tokens import PACKED_KEY, PACKED_PAGE
+from hicache_nsa.tree import Node, RadixTree
 from hicache_nsa.tree.node import Root
 
 
@@ -70,31 +69,84 @@ class RemovedRecord(NamedTuple):
     keys: bytes
 
 
+_INTEGERS: dict[int, Literal["i", "q"]] = {4: "i", 8: "q"}
+"""Packed tokens by their width in bytes, for ``memoryview.cast``."""
 Record: TypeAlias = StoredRecord | RemovedRecord | Cleared
 
 
 def stored_record(tier: str, node: Node, old: int, new: int) -> StoredRecord:
     """Pages ``old`` to ``new - 1`` of ``node`` came into ``tier``."""
-    keys = node.packed_keys
-    start, stop = old * PACKED_KEY, new * PACKED_KEY
     above = node.parent
     assert above is not None
-    parent: bytes | None = None
-    if old:
-        parent = keys[start - PACKED_KEY : start]
-    elif above.parent is not None:
-        parent = above.packed_keys[-PACKED_KEY:]
-    page = len(node.packed_key) * PACKED_KEY // len(keys)  # bytes of a page's tokens
-    while above.parent is not None:
-        above = above.parent
-    assert isinstance(above, Root)
+    root = above
+    while root.parent is not None:
+        root = root.parent
+    assert isinstance(root, Root)
+    keys_above = None if above is root else above.packed_keys
+    return _stored(tier, node.packed_keys, node.packed_key, keys_above, root.namespace, old, new)
+
+
+def _stored(
+    tier: str,
+    keys: bytes,
+    packed_tokens: bytes,
+    keys_above: bytes | None,
+    namespace: bytes,
+    old: int,
+    new: int,
+) -> StoredRecord:
+    """keys, packed_tokens: of a whole node. keys_above: of the one above it, None for a root."""
+    start, stop = old * PACKED_KEY, new * PACKED_KEY
+    last = keys[:start] if old else keys_above
+    page = len(packed_tokens) * PACKED_KEY // len(keys)  # bytes of a page's tokens
     return StoredRecord(
         tier,
         keys[start:stop],
-        parent,
-        node.packed_key[old * page : new * page],
-        above.namespace,
+        None if last is None else last[-PACKED_KEY:],
+        packed_tokens[old * page : new * page],
+        namespace,
     )
+
+
+class Inventory:
+    """All that ``tree`` has in its tiers now, as records to be made later, outside the lock.
+
+    Made in about a microsecond a node: it takes nothing but what nodes have anyway, and keeps it
+    in flat lists, one a namespace, which the garbage collector passes over.
+    """
+
+    def __init__(self, tree: RadixTree) -> None:
+        self._tiers = (tree.device.name, tree.host.name)
+        self._namespaces: list[tuple[bytes, list[bytes | None]]] = []
+        for root in tree.roots.values():
+            found: list[bytes | None] = []
+            stack: list[Node] = [root]
+            while stack:
+                node = stack.pop()
+                if not node.children:
+                    continue
+                above = None if node.parent is None else node.packed_keys
+                below = node.children.values()
+                stack += below
+                for each in below:
+                    found += (
+                        above,
+                        each.packed_keys,
+                        each.packed_key,
+                        each.packed_value,
+                        each.packed_host_value,
+                    )
+            self._namespaces.append((root.namespace, found))
+
+    def records(self) -> Iterator[StoredRecord]:
+        """Parents before what lies below them."""
+        for namespace, found in self._namespaces:
+            for above, keys, tokens, *tiers in zip(*[iter(found)] * 5, strict=True):
+                assert keys is not None and tokens is not None
+                for tier, pages in zip(self._tiers, tiers, strict=True):
+                    if pages is not None:
+                        count = len(pages) // PACKED_PAGE
+                        yield _stored(tier, keys, tokens, above, namespace, 0, count)
 
 
 def removed_record(tier: str, node: Node, old: int, new: int) -> RemovedRecord:
@@ -115,7 +167,7 @@ def event_of(record: Record, page_size: int) -> KvEvent:
         tier=record.tier,
         page_keys=keys,
         parent_key=None if record.parent is None else _numbers(record.parent)[0],
-        tokens=tuple(np.frombuffer(packed, dtype=f"i{width}").tolist()),
+        tokens=tuple(memoryview(packed).cast(_INTEGERS[width])),
         page_size=page_size,
         extra_key=extra_key_text(record.namespace),
     )
@@ -133,4 +185,4 @@ def extra_key_text(namespace: bytes) -> str | None:
 
 
 def _numbers(keys: bytes) -> tuple[int, ...]:
-    return tuple(np.frombuffer(keys, dtype=UINT64).tolist())
+    return tuple(memoryview(keys).cast("Q"))

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import click
 
 from hicache_nsa.cli.json_output import write_json
-from hicache_nsa.demo.extra import INSTALL_EXTRA
 from hicache_nsa.errors import HiCacheError
+from hicache_nsa.extras import install_extra
 
 EXTRA_MODULES = {"torch", "rich"}
 
@@ -51,10 +51,10 @@ def run_bench(
 
 
 @contextmanager
-def told_as_exit_code(command: str = "the bench", install: str = INSTALL_EXTRA) -> Iterator[None]:
+def told_as_exit_code(command: str = "the bench", extra: str = "demo") -> Iterator[None]:
     """What the machine, a copy or a missing extra refuses is a message and exit code 1.
 
-    install: how to get what ``command`` needs.
+    extra: the one that has what ``command`` needs.
     """
     try:
         yield
@@ -64,7 +64,7 @@ def told_as_exit_code(command: str = "the bench", install: str = INSTALL_EXTRA) 
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRA_MODULES:
             raise
-        raise click.ClickException(f"{command} needs {missing}: {install}") from error
+        raise click.ClickException(f"{command} needs {missing}: {install_extra(extra)}") from error
 
 
 def _measured(make: Callable[[], Any], show: Show, json_target: str | None) -> bool:

@@ -11,10 +11,10 @@ import click
 from hicache_nsa.cli.json_output import check_target, write_json
 from hicache_nsa.cli.metrics_server import MetricsServer, metrics_server
 from hicache_nsa.cli.timeline_option import timeline_option
-from hicache_nsa.demo.extra import INSTALL_EXTRA
 from hicache_nsa.demo.prompts import DEFAULT_QUESTIONS, DEFAULT_SHOTS, PromptPlan
 from hicache_nsa.demo.settings import DemoSettings
 from hicache_nsa.errors import HiCacheError
+from hicache_nsa.extras import install_extra
 
 DEFAULTS = DemoSettings()
 EXTRA_MODULES = {"torch", "rich", "tokenizers", "prometheus_client"}
@@ -150,13 +150,13 @@ def demo(
             passed = _run(settings, json_target, timeline, server, metrics_hold)
     except HiCacheError as error:
         raise click.ClickException(str(error)) from error
-    except OSError as error:  # standard output or the JSON file can't be written
+    except OSError as error:  # standard output or a file can't be written
         raise click.ClickException(str(error)) from error
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRA_MODULES:
             raise
-        raise click.ClickException(f"the demo needs {missing}: {INSTALL_EXTRA}") from error
+        raise click.ClickException(f"the demo needs {missing}: {install_extra('demo')}") from error
     sys.exit(0 if passed else 1)
 
 
@@ -185,11 +185,13 @@ def _run(
         if server:
             server.show(prepared.cache)
         with progress_bar(prepared.steps) as step:
-            result = prepared.run(step, timeline=timeline)
+            result = prepared.run(step, record=timeline is not None)
         if json_target != "-":
             print_result(result)
         if json_target is not None:
             write_json(json_target, result.to_json(), machine)
+        if timeline is not None:
+            prepared.cache.timeline.write(timeline)
         if server and not result.interrupted:
             server.hold(hold)
     return result.passed

@@ -11,8 +11,8 @@ from hicache_nsa.sizes import parse_size
 from hicache_nsa.sizing import FixedCost
 
 MOST_BYTES = 1 << 60
-MOST_GBPS = 100_000
-MOST_TOKENS_PER_SECOND = 1_000_000_000
+LEAST_GBPS, MOST_GBPS = 0.001, 100_000
+LEAST_TOKENS_PER_SECOND, MOST_TOKENS_PER_SECOND = 0.001, 1_000_000_000
 MOST_MILLISECONDS = 60_000
 
 
@@ -49,9 +49,9 @@ def bandwidth(
             context,
             parameter,
         ) from error
-    if not 0 < rate <= MOST_GBPS * 1e9:
+    if not LEAST_GBPS * 1e9 <= rate <= MOST_GBPS * 1e9:
         raise click.BadParameter(
-            f"{value!r} must be above 0 and at most {MOST_GBPS:,} GB/s", context, parameter
+            f"{value!r} must be {LEAST_GBPS} to {MOST_GBPS:,} GB/s", context, parameter
         )
     return rate
 
@@ -59,20 +59,21 @@ def bandwidth(
 def tokens_per_second(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> float | None:
-    """A number above 0."""
-    return _number(context, parameter, value, MOST_TOKENS_PER_SECOND, zero=False)
+    """A number above 0, as far as one can be meant."""
+    least, most = LEAST_TOKENS_PER_SECOND, MOST_TOKENS_PER_SECOND
+    return _number(context, parameter, value, least, most)
 
 
 def fixed_cost(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> FixedCost | None:
     """Milliseconds, 0 or more."""
-    number = _number(context, parameter, value, MOST_MILLISECONDS, zero=True)
+    number = _number(context, parameter, value, 0, MOST_MILLISECONDS)
     return None if number is None else FixedCost(number / 1e3, "--fixed-cost")
 
 
 def _number(
-    context: click.Context, parameter: click.Parameter, value: str | None, most: int, zero: bool
+    context: click.Context, parameter: click.Parameter, value: str | None, least: float, most: int
 ) -> float | None:
     if value is None:
         return None
@@ -80,9 +81,8 @@ def _number(
         number = float(value)
     except ValueError:
         number = math.nan
-    if not (0 < number <= most or (zero and number == 0)):
-        least = "0 or more" if zero else "above 0"
+    if not least <= number <= most:
         raise click.BadParameter(
-            f"{value!r} must be a number, {least} and at most {most:,}", context, parameter
+            f"{value!r} must be a number from {least} to {most:,}", context, parameter
         )
     return number

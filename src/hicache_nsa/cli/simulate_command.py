@@ -23,6 +23,7 @@ from hicache_nsa.cli.model_options import (
 from hicache_nsa.cli.option_types import MOST_COUNT, list_of, name_of
 from hicache_nsa.cli.quantities import MOST_BYTES, bandwidth, tokens_per_second
 from hicache_nsa.cli.size_command import naming
+from hicache_nsa.extras import install_extra
 from hicache_nsa.formats import PoolFormat, from_hf_config
 from hicache_nsa.formats.models import MODELS, model_format
 from hicache_nsa.simulate.case import Case, cases_of
@@ -33,7 +34,6 @@ from hicache_nsa.sizing import Bandwidth, kept_bandwidth, tier_size
 from hicache_nsa.traces import KINDS, TraceOptions, read_trace
 from hicache_nsa.tree import EVICTION_POLICIES
 
-INSTALL_PLOT = "run pip install '.[plot]' in the project's folder"
 MOST_REPEAT = 1000
 MOST_SHOTS = 10_000
 
@@ -166,7 +166,7 @@ def simulate(trace: Path, json_target: str | None, picture: str | None, **option
     """
     if picture is not None:
         _check_picture(picture)
-    with told_as_exit_code("simulate", INSTALL_PLOT):
+    with told_as_exit_code("simulate", "plot"):
         simulation = _simulation(trace, options)
         interrupted = _run(simulation, json_target, picture)
     sys.exit(1 if interrupted else 0)
@@ -271,7 +271,7 @@ def _check_picture(target: str) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
-        raise click.ClickException(f"--plot needs matplotlib: {INSTALL_PLOT}") from error
+        raise click.ClickException(f"--plot needs matplotlib: {install_extra('plot')}") from error
     known = picture_formats()
     if Path(target).suffix[1:].lower() not in known:
         raise click.UsageError(

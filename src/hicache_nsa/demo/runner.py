@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from types import TracebackType
 
 import torch
@@ -108,16 +107,13 @@ class Demo:
         self,
         step: Callable[[str], None] = lambda label: None,
         corrupt: Callable[[HiCache], None] | None = None,
-        timeline: Path | None = None,
+        record: bool = False,
     ) -> DemoResult:
         """Do the three runs; call ``step`` with the run's name after each request.
 
         ``corrupt`` is called between the flush and the last run (for tests of the proof itself).
-        timeline: where to write what happened in the last run, also of one that ^C ended.
+        record: the last run on the cache's timeline, also one that ^C ended.
         ^C ends the demo early: the result covers what was done.
-
-        Raises:
-            OSError: the timeline can't be written.
         """
         stats = self._cache.stats()
         settings = {
@@ -136,14 +132,12 @@ class Demo:
                     result.kept_host_tokens = self._flush()
                     if corrupt is not None:
                         corrupt(self._cache)
-                    if timeline is not None:
+                    if record:
                         self._cache.timeline.start()
                 self._answer_all(result, name, step)
         except KeyboardInterrupt:
             result.interrupted = True
-        if timeline is not None:
-            self._cache.timeline.stop()
-            self._cache.timeline.write(timeline)
+        self._cache.timeline.stop()
         result.pages_compared = self._digests.pages_compared
         result.digests_compared = self._digests.digests_compared
         result.mismatches = tuple(self._digests.mismatches)

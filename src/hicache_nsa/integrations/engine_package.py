@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from importlib import metadata
 
+from hicache_nsa.extras import install_extra
+
 _MAJOR_MINOR = re.compile(r"(\d+)\.(\d+)")
 
 
@@ -35,7 +37,7 @@ def require_engine(
         )
     raise ImportError(
         f"{engine} is not installed ({' or '.join(distributions)}); supported: {versions}. "
-        f"Install it with: pip install 'hicache-nsa[{extra}]'"
+        f"To have it, {install_extra(extra)}"
     )
 
 

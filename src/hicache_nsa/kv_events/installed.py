@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from hicache_nsa.extras import install_extra
+
 PACKAGES = {"msgspec": "msgspec", "zmq": "pyzmq"}
 """Modules, and the packages that have them."""
 
@@ -13,6 +15,5 @@ def require_installed() -> None:
     missing = [package for module, package in PACKAGES.items() if find_spec(module) is None]
     if missing:
         raise ImportError(
-            f"publishing KV events needs {' and '.join(missing)}: install the extra with "
-            f"pip install 'hicache-nsa[events]'"
+            f"publishing KV events needs {' and '.join(missing)}: {install_extra('events')}"
         )

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+BATCH_BYTES = 128
+"""What a batch takes beside its payload: objects of Python."""
+
 
 class KeptBatches:
-    """The last batches by their sequence number, as many as fit into ``most_bytes``."""
+    """The last batches by their sequence number, as many as fit into ``most_bytes`` of memory."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -17,10 +20,10 @@ class KeptBatches:
     def add(self, number: int, payload: bytes) -> None:
         """Keep one more; the oldest ones go where room is missing."""
         self._batches.append((number, payload))
-        self._bytes += len(payload)
+        self._bytes += len(payload) + BATCH_BYTES
         while self._bytes > self._most_bytes:
             _, gone = self._batches.popleft()
-            self._bytes -= len(gone)
+            self._bytes -= len(gone) + BATCH_BYTES
 
     def first(self, published: int) -> int:
         """The oldest number that is kept; ``published``, the next number, where none is."""

@@ -21,15 +21,19 @@ from hicache_nsa.sizes import parse_size
 _log = logging.getLogger("hicache_nsa.kv_events")
 BATCH_PAGES = 4096
 """A batch ends with the event by which it names so many pages."""
+REST = 9
+"""After everything was published anew for somebody who asked, as many times as long as that took
+nobody else gets it."""
 
 
 class KvEventPublisher:
     """Publishes what ``cache`` caches and drops, as vLLM and SGLang do it. Close it first.
 
     A thread takes the events every ``interval`` seconds, or when ``publish()`` is called, and sends
-    them. No call of the cache waits for it. A subscriber that is too slow misses batches, sees that
-    by their numbers, and asks the replay address; where what it missed is no longer kept,
-    everything is published anew, behind an event that clears.
+    them. No call of the cache waits for it, but for a walk where all is told. Until it is closed it
+    keeps the cache's memory, also of a cache that nobody else has any more. A subscriber that is
+    too slow misses batches, sees that by their numbers, and asks the replay address; where what it
+    missed is no longer kept, everything is published anew, behind an event that clears.
 
     endpoint: ``tcp://*:5557`` binds; an address without ``*``, ``0.0.0.0`` or ``::`` is connected
         to. ``ipc://PATH`` binds. replay_endpoint: where past batches are asked for, always bound;
@@ -72,12 +76,13 @@ class KvEventPublisher:
         self._milliseconds = _interval_ms(interval)
         self._format, self._rank, self._extra_key_as = format, rank, extra_key_as
         capacity = positive_int(capacity, "capacity")
+        replay_bytes = parse_size(replay_size, "replay_size")
         self._sender = Sender(
             endpoint_of_rank(endpoint, rank),
             replay,
             topic,
             positive_int(hwm, "hwm", (1 << 31) - 1),
-            parse_size(replay_size, "replay_size"),
+            replay_bytes,
         )
         self.endpoint = self._sender.endpoint
         self.replay_endpoint = self._sender.replay_endpoint
@@ -90,6 +95,10 @@ class KvEventPublisher:
         self._changed = threading.Condition()
         self._wanted = self._done = 0  # calls of flush: made, and served
         self._stop = self._finished = False
+        self._owed = False  # somebody asked for what is no longer kept
+        self._rests_until = 0.0
+        self._most_kept = math.inf if replay is None else replay_bytes
+        self._warned = False
         self._error: BaseException | None = None
         self._wake = os.eventfd(0, os.EFD_NONBLOCK)
         self._thread = threading.Thread(target=self._run, name="hicache-kv-events", daemon=True)
@@ -106,6 +115,7 @@ class KvEventPublisher:
         Raises:
             HiCacheError: publishing has ended: closed, failed, or this is a forked child.
         """
+        self._require_own_process()
         with self._changed:
             self._require_running()
             os.eventfd_write(self._wake, 1)
@@ -116,6 +126,7 @@ class KvEventPublisher:
         Raises:
             HiCacheError: as ``publish``.
         """
+        self._require_own_process()
         with self._changed:
             self._require_running()
             self._wanted = wanted = self._wanted + 1
@@ -132,8 +143,10 @@ class KvEventPublisher:
         Raises:
             HiCacheError: publishing had failed, or the cache was closed before.
         """
+        if os.getpid() != self._process:
+            return
         with self._changed:
-            if self._stop or os.getpid() != self._process:
+            if self._stop:
                 return
             self._stop = True
             os.eventfd_write(self._wake, 1)
@@ -155,12 +168,15 @@ class KvEventPublisher:
             f"publishing KV events has ended after {self.published} batches: {self._error}"
         )
 
-    def _require_running(self) -> None:
+    def _require_own_process(self) -> None:
+        """Before the lock is taken: in a forked child nobody will ever release it."""
         if os.getpid() != self._process:
             raise HiCacheError(
                 "this publisher belongs to the parent process: make a cache and its publisher "
                 "after the fork"
             )
+
+    def _require_running(self) -> None:
         if self._error is not None:
             raise self._failure() from self._error
         if self._stop:
@@ -189,13 +205,35 @@ class KvEventPublisher:
         with self._changed:  # after that: who comes later wakes us again
             stop, wanted = self._stop, self._wanted
         if asked and not self._sender.answer():
+            self._owed = True
+        began = time.monotonic()
+        anew = self._owed and began >= self._rests_until
+        if anew:
+            self._owed = False
             self._events.restart()
-        for batch in _batches(self._events.take()):
-            self._sender.publish(self._encoded(batch), batch[0] == Cleared())
+        self._publish(self._events.take())
+        if anew:
+            now = time.monotonic()
+            self._rests_until = now + REST * (now - began)
         with self._changed:
             self._done = wanted
             self._changed.notify_all()
         return not stop
+
+    def _publish(self, events: Sequence[KvEvent]) -> None:
+        size = 0
+        for batch in _batches(events):
+            payload = self._encoded(batch)
+            size += len(payload)
+            self._sender.publish(payload, batch[0] == Cleared())
+        if size > self._most_kept and not self._warned:
+            self._warned = True
+            _log.warning(
+                "replay_size=%d bytes is less than what was published at once, %d bytes: whoever "
+                "comes late makes everything be published anew, for all; give twice as much",
+                self._most_kept,
+                size,
+            )
 
     def _encoded(self, batch: Sequence[KvEvent]) -> bytes:
         return encode_batch(

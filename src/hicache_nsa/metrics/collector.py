@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import hicache_nsa
 from hicache_nsa.cache import HiCache
 from hicache_nsa.errors import HiCacheError
+from hicache_nsa.extras import install_extra
 from hicache_nsa.metrics.labels import checked_labels, require_distinct, require_utf8
 from hicache_nsa.metrics.samples import CacheFacts, samples
 from hicache_nsa.metrics.table import METRICS, PREFIX, Metric
@@ -147,7 +148,7 @@ def _client() -> ModuleType:
     except ImportError as error:
         raise ImportError(
             "hicache_nsa.metrics.Collector needs prometheus_client, which isn't installed: "
-            "pip install 'hicache-nsa[metrics]'"
+            f"{install_extra('metrics')}"
         ) from error
     client: ModuleType = core
     return client

@@ -10,12 +10,12 @@ from hicache_nsa.histogram import Histogram
 from hicache_nsa.metrics.table import (
     BY_CACHE,
     BY_FORMAT,
-    DIRECTIONS,
     TIERS,
     WAYS,
     Metric,
 )
 from hicache_nsa.stats import DROP_REASONS, MISS_REASONS, CacheStats, CopyStats, TierStats
+from hicache_nsa.transfer import DIRECTIONS
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hicache_nsa.stats import DROP_REASONS, MISS_REASONS
+from hicache_nsa.transfer import DIRECTIONS
 
 PREFIX = "hicache_"
 SOURCES = ("computed", "device", "host")
 TIERS = ("device", "host")
 PAGE_STATES = ("free", "cached", "locked", "in_flight", "owned")
-DIRECTIONS = ("h2d", "d2h")
 RESULTS = ("ok", "failed")
 WAYS = ("direct", "kernel", "staged")
 BY_FORMAT = ("<one a buffer of the format>",)

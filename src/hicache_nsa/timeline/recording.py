@@ -17,11 +17,13 @@ from hicache_nsa.timeline.trace_events import trace_events
 
 TRACKS = ("scheduler", "compute", "waits", "h2d", "d2h")
 DEFAULT_SPANS = 65536
+MOST_SPANS = 2**24
+LATEST = 2**63 - 1  # nanoseconds
 Result = TypeVar("Result")
 
 
-class Watcher(Protocol):
-    """Whoever records calls: ``recorder`` is None while there is nobody to tell."""
+class Informant(Protocol):
+    """Tells the timeline of calls: ``recorder`` is None while there is nobody to tell."""
 
     recorder: _core.Timeline | None
 
@@ -35,7 +37,7 @@ class Timeline:
 
     def __init__(self, native: _core.Timeline) -> None:
         self._native = native
-        self._watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
+        self._informants: weakref.WeakSet[Informant] = weakref.WeakSet()
 
     @property
     def on(self) -> bool:
@@ -50,19 +52,19 @@ class Timeline:
     def start(self, capacity: int = DEFAULT_SPANS) -> None:
         """Forget what was recorded, and record from now on: the last ``capacity`` spans.
 
-        A span takes about 140 bytes of memory.
+        A span takes about 140 bytes of memory, as they come.
 
         Raises:
             ValueError: capacity is not 1 to 2**24. What was recorded before stays.
         """
-        count = count_of(capacity, "capacity", least=1)
+        count = count_of(capacity, "capacity", least=1, most=MOST_SPANS)
         self._read(lambda: self._native.start(count))
-        self._tell()
+        self._tell_all()
 
     def stop(self) -> None:
         """Record no more. What was recorded stays. Idempotent."""
         self._native.stop()
-        self._tell()
+        self._tell_all()
 
     @contextmanager
     def span(self, name: str, track: str = "compute") -> Iterator[None]:
@@ -73,9 +75,10 @@ class Timeline:
 
         Raises:
             ValueError: no such track (see ``TRACKS``), before the body runs.
+            TypeError: the name is no string.
         """
         one_of(track, "track", TRACKS)
-        begin = self._native.begin_call(name)
+        begin = self._native.begin_call(_checked(name))
         try:
             yield
         finally:
@@ -85,13 +88,17 @@ class Timeline:
         """Record a span measured elsewhere; times in nanoseconds of ``time.monotonic_ns()``.
 
         Raises:
-            ValueError: no such track, a time below 0, or an end before the beginning.
+            ValueError: no such track, a time below 0 or above 2**63 - 1, or an end before the
+                beginning.
+            TypeError: the name is no string, or a time no int.
         """
         one_of(track, "track", TRACKS)
-        first, last = count_of(begin, "begin"), count_of(end, "end")
+        first, last = (
+            count_of(time, which, most=LATEST) for which, time in (("begin", begin), ("end", end))
+        )
         if last < first:
             raise ValueError(f"the span {name!r} ends at {last} ns, before it begins at {first} ns")
-        self._native.add(track, name, first, last)
+        self._native.add(track, _checked(name), first, last)
 
     def spans(self) -> list[_core.TimelineSpan]:
         """What is there, in the order in which it ended."""
@@ -109,7 +116,8 @@ class Timeline:
         about: what else the file says of itself (in ``otherData``): strings and numbers.
 
         Raises:
-            OSError: the file can't be written.
+            ValueError, TypeError: something in ``about`` is no JSON; no file is touched.
+            OSError: the file can't be written; a part of it may be there.
         """
         dropped = self.dropped
         document = {
@@ -117,21 +125,29 @@ class Timeline:
             "displayTimeUnit": "ms",
             "otherData": {**(about or {}), "made_by": "hicache-nsa", "dropped_spans": dropped},
         }
-        with Path(path).open("w", encoding="utf-8") as file:
-            json.dump(document, file, allow_nan=False)
-            file.write("\n")
+        text = json.dumps(document, allow_nan=False)
+        try:
+            Path(path).write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            error.filename = error.filename or os.fspath(path)  # a full disk does not say which
+            raise
 
-    def watch(self, watcher: Watcher) -> None:
-        """Keep ``watcher.recorder`` up to date from now on."""
-        self._watchers.add(watcher)
-        watcher.recorder = self._recorder()
+    def enlist(self, informant: Informant) -> None:
+        """Keep ``informant.recorder`` up to date from now on."""
+        self._informants.add(informant)
+        self._tell(informant)
 
     def _recorder(self) -> _core.Timeline | None:
         return self._native if self._native.on or _core.nvtx_attached() else None
 
-    def _tell(self) -> None:
-        for watcher in list(self._watchers):
-            watcher.recorder = self._recorder()
+    def _tell_all(self) -> None:
+        for informant in list(self._informants):
+            self._tell(informant)
+
+    def _tell(self, informant: Informant) -> None:
+        # Looks again: another thread may have started or stopped meanwhile, and told it before.
+        while informant.recorder is not self._recorder():
+            informant.recorder = self._recorder()
 
     def _read(self, call: Callable[[], Result]) -> Result:
         """The call, with the error of a forked child as ``HiCacheError``."""
@@ -139,3 +155,11 @@ class Timeline:
             return call()
         except RuntimeError as error:
             raise HiCacheError(str(error)) from error
+
+
+def _checked(name: Any) -> str:
+    """``name`` if it is text; half of a surrogate pair is a ``UnicodeEncodeError``."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a span must be a string, got {type(name).__name__}")
+    name.encode()
+    return name

@@ -8,6 +8,7 @@ their own, the times they were queued before that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -68,10 +69,19 @@ def _event(drawn: _Drawn, pid: int, tid: int, title: str, origin: int) -> dict[s
         "cat": title.split(",")[0],
         "pid": pid,
         "tid": tid,
-        "ts": (drawn.begin - origin) / 1000,
-        "dur": (drawn.end - drawn.begin) / 1000,
+        "ts": _microseconds(drawn.begin - origin),
+        "dur": _microseconds(drawn.end - drawn.begin),
         "args": drawn.args,
     }
+
+
+def _microseconds(nanoseconds: int) -> float:
+    """As a float of which 1000 times is those nanoseconds, rounded or cut off.
+
+    Some versions of Perfetto cut off, and drop a slice that overlaps another one by a nanosecond.
+    """
+    value = nanoseconds / 1000
+    return value if int(value * 1000) == nanoseconds else math.nextafter(value, math.inf)
 
 
 def _rows(spans: Sequence[TimelineSpan]) -> Iterable[tuple[str, list[_Drawn]]]:

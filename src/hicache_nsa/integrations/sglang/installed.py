@@ -7,11 +7,13 @@ import re
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
+from hicache_nsa.extras import install_extra
+
 TESTED = ("0.5.23",)
 OLDEST = (0, 5, 23)
 SUPPORTED = (
-    f"sglang {'.'.join(map(str, OLDEST))} or newer (tested with {', '.join(TESTED)}), "
-    "pip install 'hicache-nsa[sglang]'"
+    f"sglang {'.'.join(map(str, OLDEST))} or newer (tested with {', '.join(TESTED)}); "
+    f"{install_extra('sglang')}"
 )
 
 log = logging.getLogger("hicache_nsa.sglang")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from importlib.metadata import PackageNotFoundError, version
 
+from hicache_nsa.extras import install_extra
+
 SUPPORTED = "transformers>=5.17,<6"
-INSTALL_EXTRA = "run pip install '.[transformers]' in the project's folder"
 _OLDEST, _BELOW = (5, 17), (6, 0)
 
 
@@ -16,7 +17,7 @@ def require_supported(found: str) -> None:
     if numbers is None or not _OLDEST <= (int(numbers[1]), int(numbers[2])) < _BELOW:
         raise ImportError(
             f"hicache_nsa.integrations.transformers supports {SUPPORTED}, transformers {found} is "
-            f"installed; {INSTALL_EXTRA}"
+            f"installed; {install_extra('transformers')}"
         )
 
 
@@ -26,7 +27,7 @@ def _version_of(package: str) -> str:
     except PackageNotFoundError as error:
         raise ImportError(
             f"hicache_nsa.integrations.transformers needs torch and {SUPPORTED}; {package} isn't "
-            f"installed; {INSTALL_EXTRA} (the extra is hicache-nsa[transformers])"
+            f"installed; {install_extra('transformers')}"
         ) from error
 
 

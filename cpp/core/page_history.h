@@ -11,7 +11,8 @@
 // passed them by (those get another turn). As long as no more than `capacity` pages are cached, all
 // of them are known.
 //
-// 16 bytes an entry and 4 to 8 for finding it; memory that was not used yet takes none.
+// 16 bytes an entry, which take memory once they are used, and for each that could be used 4 to 8
+// for finding it: keys lie anywhere in those, so that some thousands of them touch them all.
 //
 // Not thread-safe; callers serialise. `keys` may have a key twice.
 #pragma once

@@ -22,6 +22,9 @@ from hicache_nsa.cache.state import CacheState
 from hicache_nsa.tokens import PACKED_KEY, UINT64, PageIds
 from hicache_nsa.tree import Node
 
+_NONE_KNOWN = (0, 0, 0)
+"""Losses by reason where the first page that is missed is cold already."""
+
 
 def count_match(
     state: CacheState,
@@ -38,24 +41,24 @@ def count_match(
     counters.matched_device_tokens += device_tokens
     counters.found_host_tokens += host_tokens
     found = device_tokens + host_tokens
-    if found < requested:
-        _count_missed(state, tokens, namespace, node, found)
-
-
-def _count_missed(
-    state: CacheState, tokens: TokenSpan, namespace: bytes, node: Node | None, found: int
-) -> None:
-    """The tokens behind the first ``found`` are in no tier."""
-    counters, size = state.counters, state.page_size
-    pages, partial = divmod(len(tokens) - found, size)
+    missed = requested - found
+    if not missed:
+        return
+    size = state.tree.page_size
+    partial = missed % size
     counters.missed_partial_tokens += partial
-    if pages:
-        above = namespace_key(namespace) if node is None else node.packed_keys
-        evicted, flushed, failed = state.history.losses(tokens, found, size, above)
+    if missed == partial:
+        return
+    cold = missed - partial
+    above = namespace_key(namespace) if node is None else node.packed_keys
+    losses = state.history.losses(tokens, found, size, above)
+    if losses != _NONE_KNOWN:
+        evicted, flushed, failed = losses
         counters.missed_evicted_tokens += evicted * size
         counters.missed_flushed_tokens += flushed * size
         counters.missed_failed_tokens += failed * size
-        counters.missed_cold_tokens += (pages - evicted - flushed - failed) * size
+        cold -= (evicted + flushed + failed) * size
+    counters.missed_cold_tokens += cold
 
 
 def drop_evicted(state: CacheState, keys: bytes) -> None:

@@ -77,16 +77,20 @@ def test_batches_are_heard_live(opened: Open) -> None:
     assert router.live > 0 and router.sets == cached(cache.cache)
 
 
-def test_without_a_call_the_thread_looks_by_itself(opened: Open) -> None:
-    cache = SmallCache(16, 0)
-    publisher, _ = opened(cache.cache)
-    cache.put(A)
+def wait_for_a_batch(publisher: KvEventPublisher) -> None:
     tick = threading.Event()
     for _ in range(3000):
         if publisher.published:
             break
         tick.wait(0.01)
     assert publisher.published == 1
+
+
+def test_without_a_call_the_thread_looks_by_itself(opened: Open) -> None:
+    cache = SmallCache(16, 0)
+    publisher, _ = opened(cache.cache)
+    cache.put(A)
+    wait_for_a_batch(publisher)
 
 
 def test_publish_returns_and_the_thread_does_it(opened: Open) -> None:
@@ -95,12 +99,7 @@ def test_publish_returns_and_the_thread_does_it(opened: Open) -> None:
     cache.put(A)
     assert publisher.published == 0
     publisher.publish()
-    tick = threading.Event()
-    for _ in range(3000):
-        if publisher.published:
-            break
-        tick.wait(0.01)
-    assert publisher.published == 1
+    wait_for_a_batch(publisher)
 
 
 def test_a_router_that_comes_late_replays_from_the_first_batch(opened: Open) -> None:
